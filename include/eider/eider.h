@@ -1,0 +1,495 @@
+/* eider.h -- the public interface of eider, all of it.
+ *
+ * eider compiles a fusion program, such as "out = silu(gate) * up", into one
+ * kernel at run time and launches it on a GPU or on the CPU.
+ *
+ * Conventions, valid for every function unless its comment says otherwise:
+ *
+ *   Errors     A function that can fail returns an eider_status.  When it is not
+ *              EIDER_OK, eider_error() holds one sentence that names what was
+ *              wrong, which value, and the limit; outputs are left untouched.
+ *              No call aborts, exits or prints.
+ *   Ownership  *caller owns*: release it with the function named there.
+ *              *X owns*: valid until X is released; never release it yourself.
+ *              *borrowed*: used during the call only.
+ *              Release functions accept NULL.  Every object keeps its context
+ *              alive only by the caller's discipline: destroy the context last.
+ *   Threads    A context, program, device and kernel may be used by any number
+ *              of threads at once.  A builder belongs to one thread at a time.
+ *              Releasing an object while another thread uses it is an error of
+ *              the caller.
+ *   Units      Sizes are bytes, extents and strides are elements, times are
+ *              nanoseconds; a name ends in its unit where that is not obvious.
+ */
+#ifndef EIDER_EIDER_H
+#define EIDER_EIDER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EIDER_VERSION_MAJOR 0
+#define EIDER_VERSION_MINOR 1
+#define EIDER_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define EIDER_API __attribute__((visibility("default")))
+#define EIDER_CHECKED __attribute__((warn_unused_result))
+#else
+#define EIDER_API
+#define EIDER_CHECKED
+#endif
+
+/* ---- Status ------------------------------------------------------------- */
+
+typedef enum eider_status {
+#define EIDER_STATUS(name, value, text) EIDER_##name = value,
+#include "eider/status.def"
+} eider_status;
+
+/* "EIDER_BAD_ARG"; "unknown status" for a value that is none.  Static. */
+EIDER_API const char *eider_status_name(eider_status status);
+
+/* "invalid argument".  Static. */
+EIDER_API const char *eider_status_text(eider_status status);
+
+/* The detail of the calling thread's last failed call: one sentence, then, where
+ * a tool produced one, its log on further lines.  Never NULL; "" before the first
+ * failure.  Valid until the same thread's next failing call. */
+EIDER_API const char *eider_error(void);
+
+/* "0.1.0" of the library that is running.  Static. */
+EIDER_API const char *eider_version(void);
+
+/* ---- Element types and tensors ------------------------------------------ */
+
+typedef enum eider_dtype {
+#define EIDER_DTYPE(name, value, text, bytes) EIDER_##name = value,
+#include "eider/types.def"
+} eider_dtype;
+
+/* "bf16"; NULL for a value that is none.  Static. */
+EIDER_API const char *eider_dtype_name(eider_dtype type);
+
+/* Bytes of one element; 0 for a value that is none. */
+EIDER_API size_t eider_dtype_size(eider_dtype type);
+
+/* Reads "bf16" and the like.  Fails with EIDER_BAD_ARG. */
+EIDER_API EIDER_CHECKED eider_status eider_dtype_parse(const char *text, eider_dtype *out);
+
+#define EIDER_RANK_MAX 8
+
+/* One operand of a launch: a view of memory that the caller owns.
+ *
+ * For an input or output, `data` points to memory of the device that runs the
+ * kernel; it is the address of the element with all indices 0.  `shape` and
+ * `strides` have `rank` entries and are read during the call only.  A stride is
+ * in elements; 0 repeats, negative walks back.  `strides` NULL means row-major
+ * contiguous.  `shape` may be NULL when `rank` is 0.
+ * For a scalar parameter `rank` is 0 and `data` points to one value of `type` in
+ * host memory, read during the call.
+ * eider_prepare and eider_compile accept `data` NULL (then: 16-byte aligned). */
+typedef struct eider_tensor {
+    void *data;
+    eider_dtype type;
+    int32_t rank;
+    const int64_t *shape;
+    const int64_t *strides;
+} eider_tensor;
+
+/* ---- Context ------------------------------------------------------------ */
+
+typedef struct eider_context eider_context;
+typedef struct eider_program eider_program;
+typedef struct eider_builder eider_builder;
+typedef struct eider_device eider_device;
+typedef struct eider_kernel eider_kernel;
+
+/* All host memory of a context goes through one function (LLVM's own and that of
+ * spawned tools excepted).  `resize(user, ptr, old_size, new_size)` works like
+ * realloc: ptr NULL allocates, new_size 0 frees and returns NULL; NULL otherwise
+ * means out of memory.  Memory is aligned for any type.  Called from any thread,
+ * never with a lock of eider held that a callback could want. */
+typedef struct eider_allocator {
+    void *(*resize)(void *user, void *ptr, size_t old_size, size_t new_size);
+    void *user;
+} eider_allocator;
+
+/* Runs body(arg, i) for every i in [0, n), on any threads and in any order, and
+ * returns when all have returned.  Called from the thread that launches. */
+typedef void (*eider_parallel_for)(void *user, size_t n, void (*body)(void *arg, size_t i),
+                                   void *arg);
+
+/* Receives one line without a newline; `level` is 0 error, 1 warning, 2 info. */
+typedef void (*eider_log)(void *user, int level, const char *line);
+
+/* Zero-initialise, then set what matters. */
+typedef struct eider_context_options {
+    eider_allocator allocator;       /* resize NULL: malloc */
+    eider_log log;                   /* NULL: silent */
+    void *log_user;
+    eider_parallel_for parallel_for; /* NULL: the context's own thread pool */
+    void *parallel_user;
+    int32_t cpu_threads;             /* 0: one per core the process may use */
+    int32_t worker_deadline_ms;      /* 0: 60000; for compiling foreign IR and for tools */
+    const char *cuda_library;        /* NULL: EIDER_LIBCUDA, then libcuda.so.1 */
+} eider_context_options;
+
+/* Creates a context.  Touches no device and starts no thread.  `options` NULL
+ * means all defaults.  Caller owns *out: eider_context_destroy. */
+EIDER_API EIDER_CHECKED eider_status eider_context_create(const eider_context_options *options,
+                                                          eider_context **out);
+
+/* Releases the context and every compiled kernel in its cache.  Programs, devices
+ * and kernels of the context must have been released.  Never calling it is
+ * harmless: nothing runs at process exit. */
+EIDER_API void eider_context_destroy(eider_context *ctx);
+
+/* Counters since the context was created. */
+typedef struct eider_counters {
+    uint64_t compiles;        /* kernels compiled from IR */
+    uint64_t memory_hits;     /* prepares answered by a kernel already in memory */
+    uint64_t waits;           /* prepares that waited for another thread's compile of their key */
+    uint64_t launches;
+    uint64_t empty_launches;  /* launches of an extent of 0 */
+} eider_counters;
+
+EIDER_API void eider_context_counters(eider_context *ctx, eider_counters *out);
+
+/* ---- Programs ----------------------------------------------------------- */
+
+/* Parses a fusion program (docs/LANGUAGE.md).  Fails with EIDER_PARSE; the message
+ * is "line:column: found X, expected Y".  Caller owns *out: eider_program_release. */
+EIDER_API EIDER_CHECKED eider_status eider_program_parse(eider_context *ctx, const char *text,
+                                                         eider_program **out);
+
+/* Which gradients eider_program_grad produces. */
+typedef struct eider_grad_options {
+    const char *const *wrt; /* names of inputs; NULL: every floating input */
+    size_t n_wrt;
+    int32_t with_forward;   /* nonzero: the forward outputs are outputs as well */
+} eider_grad_options;
+
+/* Derives the backward program.  Its operands are the inputs and scalars of
+ * `program`, then for every output `o` an input `do` with the cotangent; its
+ * outputs are `dx` for every input `x` asked for, then, on request, the forward
+ * outputs.  An input that broadcasts gets the gradient of the full iteration
+ * space: reduce it afterwards.  Caller owns *out: eider_program_release. */
+EIDER_API EIDER_CHECKED eider_status eider_program_grad(const eider_program *program,
+                                                        const eider_grad_options *options,
+                                                        eider_program **out);
+
+EIDER_API void eider_program_release(eider_program *program);
+
+/* The program as text; parsing it gives the same program.  Program owns. */
+EIDER_API const char *eider_program_text(const eider_program *program);
+
+typedef enum eider_operand_kind {
+    EIDER_INPUT = 0,
+    EIDER_SCALAR = 1,
+    EIDER_OUTPUT = 2
+} eider_operand_kind;
+
+typedef struct eider_operand {
+    const char *name; /* program owns */
+    eider_operand_kind kind;
+    int32_t type;     /* an eider_dtype where the text declares one, else -1 */
+} eider_operand;
+
+/* Operands in launch order: inputs and scalars as they first appear, then outputs. */
+EIDER_API size_t eider_program_operands(const eider_program *program);
+
+/* Operand `i`.  Fails with EIDER_BAD_ARG when there is none. */
+EIDER_API EIDER_CHECKED eider_status eider_program_operand(const eider_program *program, size_t i,
+                                                           eider_operand *out);
+
+/* Evaluates the program once, in double precision and independently of every
+ * compiler: `in` has one value per input and scalar, `out` one per output, in
+ * operand order.  Values of integer and bool operands are passed as doubles. */
+EIDER_API EIDER_CHECKED eider_status eider_program_eval(const eider_program *program,
+                                                        const double *in, double *out);
+
+/* ---- Builder ------------------------------------------------------------ */
+
+/* A value under construction.  0 is poison: it is what a failed call returns, and
+ * every call on it returns it again, so only eider_builder_finish needs a check. */
+typedef uint32_t eider_value;
+
+/* Caller owns *out: eider_builder_finish or eider_builder_discard. */
+EIDER_API EIDER_CHECKED eider_status eider_builder_create(eider_context *ctx, eider_builder **out);
+
+/* Declares an input tensor.  `type` is an eider_dtype or -1 for any. */
+EIDER_API eider_value eider_builder_input(eider_builder *b, const char *name, int32_t type);
+
+/* Declares a run-time scalar. */
+EIDER_API eider_value eider_builder_scalar(eider_builder *b, const char *name, int32_t type);
+
+/* A literal.  Compiled into the kernel. */
+EIDER_API eider_value eider_builder_number(eider_builder *b, double value);
+EIDER_API eider_value eider_builder_integer(eider_builder *b, int64_t value);
+
+/* Applies a primitive or an activation by name, such as "mul", "select" or "silu";
+ * trailing arguments with defaults may be left out.  For a function of several
+ * results this is the first; see eider_builder_result. */
+EIDER_API eider_value eider_builder_call(eider_builder *b, const char *function,
+                                         const eider_value *args, size_t n_args);
+
+/* Result `i` of a call to a function of several results. */
+EIDER_API eider_value eider_builder_result(eider_builder *b, eider_value call, uint32_t i);
+
+/* Rounds to a storage type (round to nearest even; e4m3 and e5m2 saturate). */
+EIDER_API eider_value eider_builder_cast(eider_builder *b, eider_value value, eider_dtype type);
+
+/* Makes `value` the output `name`.  `type` is an eider_dtype or -1 for any. */
+EIDER_API void eider_builder_output(eider_builder *b, const char *name, eider_value value,
+                                    int32_t type);
+
+/* Finishes the program and releases the builder, also on failure; the first
+ * failure of any earlier call is what it returns.
+ * Caller owns *out: eider_program_release. */
+EIDER_API EIDER_CHECKED eider_status eider_builder_finish(eider_builder *b, eider_program **out);
+
+EIDER_API void eider_builder_discard(eider_builder *b);
+
+/* ---- Devices ------------------------------------------------------------ */
+
+typedef struct eider_device_info {
+    char name[64];         /* "NVIDIA H200", or the processor's name */
+    char backend[8];       /* "cuda" or "cpu" */
+    char target[16];       /* "sm_90", or LLVM's name of the host processor */
+    int32_t ordinal;
+    int32_t driver;        /* as cuDriverGetVersion gives it; 0 for the CPU */
+    int32_t units;         /* multiprocessors, or threads of the pool */
+    int32_t clock_khz;     /* 0 where unknown */
+    uint64_t memory_bytes;
+    uint64_t l2_bytes;     /* last-level cache for the CPU */
+} eider_device_info;
+
+/* How many devices `backend` ("cuda" or "cpu") has.  For "cuda" it fails with
+ * EIDER_NO_DRIVER, naming every path tried, when there is no usable driver. */
+EIDER_API EIDER_CHECKED eider_status eider_device_count(eider_context *ctx, const char *backend,
+                                                        int32_t *out);
+
+/* Opens "cpu", "cuda" or "cuda:N".  For a GPU this retains the device's primary
+ * context.  Caller owns *out: eider_device_release. */
+EIDER_API EIDER_CHECKED eider_status eider_device_open(eider_context *ctx, const char *name,
+                                                       eider_device **out);
+
+/* Uses a CUcontext of the caller, which must outlive the device. */
+EIDER_API EIDER_CHECKED eider_status eider_device_from_cuda(eider_context *ctx, void *cu_context,
+                                                            eider_device **out);
+
+EIDER_API void eider_device_release(eider_device *device);
+
+EIDER_API void eider_device_describe(const eider_device *device, eider_device_info *out);
+
+/* Device memory for tools and tests; a framework brings its own.  The CPU's is
+ * 64-byte aligned host memory.  Fails with EIDER_OOM. */
+EIDER_API EIDER_CHECKED eider_status eider_memory_alloc(eider_device *device, size_t bytes,
+                                                        void **out);
+EIDER_API void eider_memory_free(eider_device *device, void *ptr);
+
+typedef enum eider_copy_kind {
+    EIDER_HOST_TO_DEVICE = 0,
+    EIDER_DEVICE_TO_HOST = 1,
+    EIDER_DEVICE_TO_DEVICE = 2
+} eider_copy_kind;
+
+/* Copies on `stream`; host copies have completed on return. */
+EIDER_API EIDER_CHECKED eider_status eider_memory_copy(eider_device *device, void *stream,
+                                                       void *to, const void *from, size_t bytes,
+                                                       eider_copy_kind kind);
+
+/* Waits for everything queued on `stream` (a CUstream; NULL is the legacy default
+ * stream).  The CPU ignores streams and is always done. */
+EIDER_API EIDER_CHECKED eider_status eider_stream_wait(eider_device *device, void *stream);
+
+/* A non-blocking stream of our own; the CPU's is NULL. */
+EIDER_API EIDER_CHECKED eider_status eider_stream_create(eider_device *device, void **out);
+EIDER_API void eider_stream_destroy(eider_device *device, void *stream);
+
+/* ---- Kernels ------------------------------------------------------------ */
+
+typedef enum eider_math {
+    EIDER_MATH_AUTO = 0,  /* approx where every output has 16 bits or fewer, else fast */
+    EIDER_MATH_APPROX = 1,
+    EIDER_MATH_FAST = 2,
+    EIDER_MATH_EXACT = 3
+} eider_math;
+
+typedef enum eider_switch {
+    EIDER_DEFAULT = 0,
+    EIDER_OFF = 1,
+    EIDER_ON = 2
+} eider_switch;
+
+/* What the numbers mean; part of every key and printed with every kernel. */
+typedef struct eider_numerics {
+    eider_math math;
+    eider_switch ftz;      /* flush f32 subnormals; default off */
+    eider_switch contract; /* a*b+c as one rounding, in LLVM and in the assembler; default on */
+} eider_numerics;
+
+typedef enum eider_source_kind {
+    EIDER_SOURCE_LL = 0,       /* LLVM IR as text */
+    EIDER_SOURCE_BITCODE = 1,  /* LLVM 19 bitcode */
+    EIDER_SOURCE_PTX = 2,      /* PTX text; GPU only */
+    EIDER_SOURCE_CALLBACK = 3  /* a function that builds the module */
+} eider_source_kind;
+
+/* Builds a module in `llvm_context` (an LLVMContextRef) for a target triple, from
+ * the canonical text of a config; returns an LLVMModuleRef, or NULL after writing
+ * a reason into `reason`.  Runs in the worker process: see eider_source. */
+typedef void *(*eider_build_module)(void *user, void *llvm_context, const char *triple,
+                                    const char *config, char *reason, size_t reason_size);
+
+/* IR that eider did not write.  Such IR can make LLVM abort, so it is compiled in a
+ * worker process with a deadline (EIDER_WORKER, EIDER_TIMEOUT).  A callback runs in a
+ * fork of the calling process.  The kernel receives, in launch order, one pointer per
+ * input and output and one value per scalar. */
+typedef struct eider_source {
+    eider_source_kind kind;
+    const void *data;       /* text or bytes; NULL for a callback */
+    size_t size;            /* 0: strlen(data) for LL and PTX */
+    const char *entry;      /* name of the kernel function */
+    eider_build_module build;
+    void *build_user;
+    const char *identity;   /* callback: what names it in keys, such as "mykernel-v3" */
+    uint32_t block[3];      /* threads; 0 counts as 1 */
+    uint32_t shared_bytes;  /* dynamic shared memory */
+    size_t n_operands;
+    const eider_operand *operands;
+} eider_source;
+
+/* What to compile.  Zero-initialise, then set `program` or `source`. */
+typedef struct eider_request {
+    const eider_program *program;
+    const eider_source *source;
+    const eider_tensor *args;   /* one per operand: what the kernel is specialised for */
+    size_t n_args;
+    eider_numerics numerics;
+    const char *config;         /* "vec=8,block=256"; what is not named follows the default rule */
+    const char *target;         /* eider_compile only: "sm_90", "sm_90a", "cpu", ... */
+    const char *assembler;      /* NULL or "auto", "nvptxcompiler", "ptxas", "nvjitlink", "driver" */
+    int32_t line_info;          /* nonzero: map machine code to IR lines; same code */
+    int32_t any_layout;         /* nonzero: accept any strides up to the rank of `args` */
+} eider_request;
+
+/* Builds what `request` describes for `device`, or finds it in memory.  May compile,
+ * allocate and load; takes tens of milliseconds when it does.  Fails with
+ * EIDER_CAPTURING, without harm, while any stream of this thread is being captured
+ * and a compile or load would be needed.
+ * Caller owns *out: eider_kernel_release. */
+EIDER_API EIDER_CHECKED eider_status eider_prepare(eider_device *device,
+                                                   const eider_request *request,
+                                                   eider_kernel **out);
+
+/* The same for `request->target`, without a device: the kernel can be looked at but
+ * not launched.  Caller owns *out: eider_kernel_release. */
+EIDER_API EIDER_CHECKED eider_status eider_compile(eider_context *ctx,
+                                                   const eider_request *request,
+                                                   eider_kernel **out);
+
+/* Launches on `stream` (a CUstream; NULL is the legacy default stream), asynchronously
+ * on a GPU and synchronously on the CPU.  `args` has one entry per operand, in operand
+ * order.  Allocates nothing, compiles nothing, never waits for another thread.
+ *   EIDER_NOT_PREPARED  types, rank or strides are not those of the kernel, or offsets
+ *                       need 64 bits where it has 32; a stream under capture stays valid
+ *   EIDER_SHAPE         shapes do not broadcast to those of the outputs
+ *   EIDER_OVERLAP       an output overlaps itself or, other than exactly, an input
+ * A pointer with less alignment than the kernel was prepared for is not an error.
+ * An extent of 0 launches nothing and succeeds. */
+EIDER_API EIDER_CHECKED eider_status eider_launch(const eider_kernel *kernel, void *stream,
+                                                  const eider_tensor *args, size_t n_args);
+
+/* Launches a kernel of an eider_source with a grid given by the caller. */
+EIDER_API EIDER_CHECKED eider_status eider_launch_grid(const eider_kernel *kernel, void *stream,
+                                                       const uint32_t grid[3],
+                                                       const eider_tensor *args, size_t n_args);
+
+/* Runs the launch `n` times and gives the time of each in nanoseconds: by events on a
+ * GPU, by the clock on the CPU.  `flush` nonzero: the L2 cache is overwritten before
+ * each.  Waits for the stream. */
+EIDER_API EIDER_CHECKED eider_status eider_time(const eider_kernel *kernel, void *stream,
+                                                const eider_tensor *args, size_t n_args,
+                                                int32_t n, int32_t flush, double *out_ns);
+
+EIDER_API void eider_kernel_release(eider_kernel *kernel);
+
+typedef struct eider_kernel_info {
+    const char *entry;      /* kernel owns, as all strings here */
+    const char *target;     /* "sm_90" */
+    const char *config;     /* the complete canonical config */
+    const char *numerics;   /* "math=approx,ftz=off,contract=on" */
+    const char *assembler;  /* "nvptxcompiler 13.0.88"; "" for the CPU */
+    const char *manifest;   /* the ingredients of the key, one per line */
+    const char *key;        /* 32 hexadecimal digits */
+    int32_t registers;      /* per thread; -1 where unknown, as below */
+    int32_t spill_bytes;
+    int32_t shared_bytes;
+    int32_t index_bits;     /* 32 or 64 */
+    uint64_t ir_ns, opt_ns, ptx_ns, assemble_ns, load_ns; /* 0: the stage did not run */
+} eider_kernel_info;
+
+EIDER_API void eider_kernel_describe(const eider_kernel *kernel, eider_kernel_info *out);
+
+typedef enum eider_stage {
+    EIDER_STAGE_PROGRAM = 0, /* the program's text */
+    EIDER_STAGE_IR = 1,      /* LLVM IR as built */
+    EIDER_STAGE_OPT = 2,     /* after the pass pipeline */
+    EIDER_STAGE_PTX = 3,     /* PTX, or assembly of the CPU */
+    EIDER_STAGE_CUBIN = 4    /* the bytes that are loaded: a cubin, or an object file */
+} eider_stage;
+
+/* The kernel at a stage.  IR and OPT are rebuilt on demand.  Kernel owns *out; text is
+ * NUL-terminated beyond *size.  Fails with EIDER_UNSUPPORTED where a stage does not
+ * exist, as PROGRAM does not for a kernel of an eider_source. */
+EIDER_API EIDER_CHECKED eider_status eider_kernel_stage(eider_kernel *kernel, eider_stage stage,
+                                                        const void **out, size_t *size);
+
+/* Bytes that a launch must move at least: each input read once, each output written. */
+EIDER_API EIDER_CHECKED eider_status eider_kernel_bytes(const eider_kernel *kernel,
+                                                        const eider_tensor *args, size_t n_args,
+                                                        uint64_t *out);
+
+/* ---- Tables ------------------------------------------------------------- */
+
+typedef enum eider_table {
+    EIDER_TABLE_ACTIVATIONS = 0,
+    EIDER_TABLE_OPS = 1,
+    EIDER_TABLE_PARAMS = 2,
+    EIDER_TABLE_KERNELS = 3
+} eider_table;
+
+/* One row of what the library knows.  All strings are static. */
+typedef struct eider_row {
+    const char *name;
+    const char *signature;  /* "dx, dy, out = dswiglu(x, y, dout)"; "vec = 1|2|4|8|16" */
+    const char *text;       /* definition of an activation; "" where there is none */
+    const char *doc;
+} eider_row;
+
+/* Row `i` of a table.  Returns 0 when there is none, else 1. */
+EIDER_API int32_t eider_table_row(eider_table table, size_t i, eider_row *out);
+
+/* Something looked for at run time: the driver, an assembler, a disassembler. */
+typedef struct eider_tool {
+    const char *name;     /* "ptxas"; static */
+    int32_t found;
+    char version[64];
+    char path[512];       /* what is used; "" when not found */
+    char tried[2048];     /* every path tried and why it was not taken, one per line */
+} eider_tool;
+
+/* Tool `i`, looked for anew.  Returns 0 when there is none, else 1.  May spawn
+ * processes. */
+EIDER_API int32_t eider_tool_find(eider_context *ctx, size_t i, eider_tool *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,29 @@
+/* lower.h -- a graph to LLVM values at the builder's position.
+ *
+ * Invariant: one evaluation of the graph for one pack; operands in, results out, no
+ * memory access and no control flow that the caller could see.
+ */
+#ifndef EIDER_IR_LOWER_H
+#define EIDER_IR_LOWER_H
+
+#include "machine.h"
+
+/* A graph ready to be lowered: expanded, rewritten for the math mode, typed. */
+struct eider_lowered {
+    struct eider_graph *graph;  /* owned */
+    uint8_t *types;             /* enum eider_vtype per node; owned */
+    eider_math math;            /* resolved */
+};
+
+/* Runs the passes of passes.h.  `dtypes` has one storage type per operand. */
+eider_status eider_lower_plan(const struct eider_graph *program, const eider_dtype *dtypes,
+                              eider_math math, struct eider_lowered *out);
+void eider_lower_release(struct eider_lowered *l);
+
+/* `in[i]` is the pack of operand i (inputs and scalars); `out[i]` receives the pack of
+ * operand i (outputs) in the compute type that machine->store expects for its storage
+ * type: f32 or f64 for floats (store takes both), i32, i64, bool.  Failures stick in e. */
+void eider_lower(struct eider_emit *e, const struct eider_lowered *l, const LLVMValueRef *in,
+                 LLVMValueRef *out);
+
+#endif

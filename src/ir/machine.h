@@ -1,0 +1,112 @@
+/* machine.h -- what differs between targets inside the IR.
+ *
+ * Invariant: no file outside the machines asks which target it builds for; it calls the
+ * machine.  A machine has no state: everything lives in struct eider_emit.
+ *
+ * Values are *packs*: `width` elements side by side, as one LLVM scalar (width 1, the
+ * GPU) or one LLVM vector (the CPU).  Every compute type uses the same width.  LLVM's
+ * own arithmetic works on both, so most of lower.c does not see the difference.
+ */
+#ifndef EIDER_IR_MACHINE_H
+#define EIDER_IR_MACHINE_H
+
+#include <llvm-c/Core.h>
+
+#include "config.h"
+#include "infer.h"
+#include "target.h"
+
+struct eider_emit {
+    const eider_allocator *allocator;
+    LLVMContextRef context;       /* caller owns */
+    LLVMModuleRef module;         /* being filled */
+    LLVMBuilderRef builder;
+    LLVMValueRef function;        /* the kernel; set by kernel_begin */
+    const struct eider_machine *machine;
+    struct eider_target target;
+    int width;                    /* elements of a pack; chosen by the template */
+    int ftz, contract;            /* numerics, resolved */
+    eider_math math;              /* resolved, never AUTO */
+    int line_info;
+    uint32_t block_threads;       /* threads of a block; set by kernel_begin */
+    void *state;                  /* the machine's, between kernel_begin and kernel_end */
+    eider_status status;          /* first failure; LLVM values may be NULL after it */
+};
+
+/* How a parameter of the kernel is passed. */
+struct eider_kernel_param {
+    const char *name;
+    LLVMTypeRef type;   /* a pointer, or a scalar that is passed by value */
+    int is_read;        /* pointer: only read (may use the read-only path when also ... */
+    int is_alone;       /* ... no output aliases it) */
+    uint32_t align;     /* pointer: bytes */
+};
+
+/* Cache policies, indices of the values of params `load` and `store`. */
+enum eider_load_policy { EIDER_LOAD_CA, EIDER_LOAD_CG, EIDER_LOAD_CS, EIDER_LOAD_NC,
+                         EIDER_LOAD_NOALLOC, EIDER_LOAD_FIRST };
+enum eider_store_policy { EIDER_STORE_WB, EIDER_STORE_CG, EIDER_STORE_CS, EIDER_STORE_WT,
+                          EIDER_STORE_FIRST };
+
+struct eider_machine {
+    const char *name;   /* "nvptx", "cpu" */
+
+    /* Packs that suit the target: 1 on the GPU; on the CPU the native f32 vector. */
+    int (*width)(const struct eider_emit *e);
+
+    /* Creates the module and function and positions the builder where the code of one
+     * thread of one block begins.  On the CPU this opens the loops over the blocks asked
+     * for and over the threads of a block (a template that synchronises cannot use the
+     * thread loop, and asks for fibers; none does yet). */
+    void (*kernel_begin)(struct eider_emit *e, const char *name,
+                         const struct eider_kernel_param *params, uint32_t n_params,
+                         uint32_t block_threads);
+    void (*kernel_end)(struct eider_emit *e);
+    LLVMValueRef (*param)(struct eider_emit *e, uint32_t i);
+    LLVMValueRef (*thread_index)(struct eider_emit *e); /* i32, x */
+    LLVMValueRef (*block_index)(struct eider_emit *e);  /* i64, x */
+
+    /* Loads `n` consecutive elements at `ptr`, aligned to n * size, as `n / width` packs
+     * of the compute type (f32 for bf16 and fp8, i1 for bool), into out[].  One access
+     * of at most 16 bytes each on the GPU. */
+    void (*load)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                 enum eider_load_policy policy, int read_only, LLVMValueRef *out);
+    /* The reverse; rounds to nearest even, fp8 saturating. */
+    void (*store)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                  enum eider_store_policy policy, const LLVMValueRef *in);
+    /* One pack whose elements lie at ptrs[0 .. width), of which the first `count` (i32,
+     * at least 1) exist; the others are 0 and not touched. */
+    LLVMValueRef (*load_some)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
+                              LLVMValueRef count);
+    void (*store_some)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
+                       LLVMValueRef count, LLVMValueRef value);
+
+    /* One scalar of storage type `type` (as passed by value) as a pack of its compute type. */
+    LLVMValueRef (*splat)(struct eider_emit *e, eider_dtype type, LLVMValueRef scalar);
+
+    /* Rounds a pack of f32 or f64 to a storage type and back to its own type. */
+    LLVMValueRef (*round)(struct eider_emit *e, eider_dtype type, int saturate, LLVMValueRef v);
+
+    /* A transcendental of f32 or f64 packs, or a machine form (EIDER_OP_m_*) of f32 packs.
+     * Called for the ops that LLVM's own instructions do not cover. */
+    LLVMValueRef (*math)(struct eider_emit *e, enum eider_op op, enum eider_vtype type,
+                         const LLVMValueRef *args);
+
+    void (*barrier)(struct eider_emit *e);
+};
+
+extern const struct eider_machine eider_machine_nvptx;
+extern const struct eider_machine eider_machine_cpu;
+
+/* The machine of a target. */
+const struct eider_machine *eider_machine_of(struct eider_target target);
+
+/* Types of one pack. */
+LLVMTypeRef eider_emit_type(struct eider_emit *e, enum eider_vtype type);      /* pack */
+LLVMTypeRef eider_emit_storage(struct eider_emit *e, eider_dtype type);        /* one element in memory: i8 for fp8 and bool */
+
+/* Records a failure; only the first sticks.  Returns NULL. */
+LLVMValueRef eider_emit_fail(struct eider_emit *e, eider_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,86 @@
+/* template.h -- what the files of kernels_ir/ provide: the shapes of kernels.
+ *
+ * A template turns a program into a kernel for one *layout*: what is known about the
+ * operands when the kernel is compiled (types, rank, which strides are 0 or 1, index
+ * width, alignment), and nothing more, so that one kernel serves all shapes of a layout.
+ */
+#ifndef EIDER_IR_TEMPLATE_H
+#define EIDER_IR_TEMPLATE_H
+
+#include "lower.h"
+
+/* What is known of one operand. */
+struct eider_layout_operand {
+    eider_operand_kind kind;
+    eider_dtype type;
+    uint32_t align;                          /* bytes, a power of two up to 16 */
+    /* Per collapsed dimension, outermost first: 0 repeats, 1 unit stride (innermost only),
+     * 2 any stride, passed at launch. */
+    uint8_t stride_class[EIDER_RANK_MAX];
+};
+
+struct eider_layout {
+    uint32_t n_operands;
+    int32_t rank;          /* after collapsing; at least 1 */
+    int32_t index_bits;    /* 32 or 64; by the largest byte offset */
+    int32_t any;           /* accepts any strides up to `rank` */
+    int32_t vec_max;       /* the innermost extent is a multiple of this power of two, <= 64 */
+    int64_t count;         /* elements of the example; 0 when unknown.  Only the default rule
+                            * reads it: it is not part of the key */
+    struct eider_layout_operand operands[EIDER_OPERANDS_MAX];
+};
+
+/* Parameters of a bound launch; fits on the stack of eider_launch. */
+#define EIDER_SLOTS_MAX 768
+struct eider_bound {
+    uint64_t grid;                     /* blocks, in x; 0: nothing to do */
+    uint32_t block;
+    uint32_t n_params;
+    void *params[EIDER_SLOTS_MAX];     /* as cuLaunchKernel wants them: into slots[] */
+    uint64_t slots[EIDER_SLOTS_MAX];
+};
+
+/* What the default rule may know of the device. */
+struct eider_device_facts {
+    struct eider_target target;
+    int32_t units;          /* multiprocessors, or threads */
+    uint64_t l2_bytes;
+};
+
+struct eider_template {
+    const char *name, *doc;
+    uint32_t uses;   /* bit p set: parameter p of params.def matters */
+
+    /* Whether `program` fits this template. */
+    int (*takes)(const struct eider_graph *program);
+    /* What is known of the operands.  Fails with EIDER_SHAPE, EIDER_TYPE. */
+    eider_status (*layout)(const struct eider_graph *program, const eider_tensor *args,
+                           int any_layout, struct eider_layout *out);
+    /* Sets every unset parameter in `uses`, by rule; leaves the others unset. */
+    void (*defaults)(const struct eider_layout *layout, const struct eider_device_facts *facts,
+                     struct eider_config *config);
+    /* Fails with EIDER_CONFIG, naming the parameter, when `config` cannot work. */
+    eider_status (*check)(const struct eider_layout *layout, struct eider_target target,
+                          const struct eider_config *config);
+    /* Fills e->module with the kernel `name`.  Failures stick in e->status. */
+    void (*build)(struct eider_emit *e, const struct eider_lowered *program,
+                  const struct eider_layout *layout, const struct eider_config *config,
+                  const char *name);
+    /* Checks `args` against `layout` and computes grid and parameters; allocates nothing.
+     * Fails with EIDER_NOT_PREPARED, EIDER_SHAPE, EIDER_OVERLAP as eider_launch says. */
+    eider_status (*bind)(const struct eider_layout *layout, const struct eider_config *config,
+                         const eider_tensor *args, struct eider_bound *out);
+    /* Bytes that a launch moves at least. */
+    eider_status (*bytes)(const struct eider_layout *layout, const eider_tensor *args,
+                          uint64_t *out);
+    /* The layout as canonical text for keys, "gate:bf16[1]@16 out:bf16[1]@16 index=32". */
+    void (*describe)(const struct eider_graph *program, const struct eider_layout *layout,
+                     struct eider_text *out);
+};
+
+/* Row `i` of the table of templates, or NULL. */
+const struct eider_template *eider_template_row(size_t i);
+/* The first template that takes `program`, or NULL. */
+const struct eider_template *eider_template_for(const struct eider_graph *program);
+
+#endif
