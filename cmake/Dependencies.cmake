@@ -66,7 +66,8 @@ endfunction()
 
 find_library(SLEEF NAMES sleef REQUIRED)
 add_library(vector_math INTERFACE)
-target_link_libraries(vector_math INTERFACE -Wl,--push-state,--no-as-needed ${SLEEF} -Wl,--pop-state)
+target_link_libraries(vector_math INTERFACE -Wl,--push-state,--no-as-needed ${SLEEF}
+    -Wl,--pop-state)
 
 eider_library(jansson jansson)
 eider_library(xxhash xxhash)

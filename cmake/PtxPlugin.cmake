@@ -4,7 +4,8 @@
 
 file(GLOB wheels ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cu1[0-9])
 set(places $ENV{CUDA_HOME} /usr/local/cuda ${wheels})
-find_path(NVPTXCOMPILER_INCLUDE nvPTXCompiler.h PATHS ${places} PATH_SUFFIXES include NO_DEFAULT_PATH)
+find_path(NVPTXCOMPILER_INCLUDE nvPTXCompiler.h PATHS ${places} PATH_SUFFIXES include
+    NO_DEFAULT_PATH)
 find_library(NVPTXCOMPILER_LIBRARY libnvptxcompiler_static.a PATHS ${places}
     PATH_SUFFIXES lib64 lib NO_DEFAULT_PATH)
 

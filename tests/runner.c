@@ -41,26 +41,37 @@ static const struct suite *find(const char *name)
     return NULL;
 }
 
-/* Tells the tests where their files are, unless the caller did: ROOT/bin/eider-tests is us. */
+/* Cuts the last component off a path; the rest of an absolute path always remains. */
+static void cut(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = '\0';
+}
+
+static void set_place(const char *variable, const char *root, const char *below)
+{
+    char place[PATH_MAX + 32];
+    snprintf(place, sizeof place, "%s/%s", root, below);
+    setenv(variable, place, 0);
+}
+
+/* Tells the tests where their files are, unless the caller did. */
 static void set_places(void)
 {
-    char root[PATH_MAX], place[PATH_MAX + 32];
+    char root[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", root, sizeof root - 1);
     if (n <= 0) return;
-    root[n] = 0;
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(root, '/');
-        if (slash) *slash = 0;
+    root[n] = '\0';
+    cut(root);
+    if (n < 5 || strcmp(root + strlen(root) - 4, "/bin") != 0) { /* a build folder */
+        set_place("EIDER_TEST_BIN", root, ".");
+        set_place("EIDER_TEST_LIB", root, ".");
+        return;
     }
-    static const char *const places[][2] = {
-        {"EIDER_TEST_DATA", "share/eider/tests"},
-        {"EIDER_TEST_BIN", "bin"},
-        {"EIDER_TEST_LIB", "lib"},
-    };
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        snprintf(place, sizeof place, "%s/%s", root, places[i][1]);
-        setenv(places[i][0], place, 0);
-    }
+    cut(root);
+    set_place("EIDER_TEST_BIN", root, "bin");
+    set_place("EIDER_TEST_LIB", root, "lib");
+    set_place("EIDER_TEST_DATA", root, "share/eider/tests");
 }
 
 /* Copies the suite's output and returns how many tests its closing lines call skipped. */

@@ -3,7 +3,8 @@
 
     skipped.py build/dev/Testing/Temporary/LastTest.log
 
-A test that skips prints a line "SKIPPED: why" first; a reason that names a GPU counts as one.
+A test that skips prints a line "SKIPPED: why" first.  Where the reason has the word GPU, the test
+is counted as one that needs a GPU.
 """
 import re
 import sys
@@ -20,11 +21,11 @@ def main():
             count = 1
         if not count:
             continue
-        reasons = sorted(set(re.findall(r"^SKIPPED: (.*)$", part, re.M))) or ["no reason given"]
+        reasons = re.findall(r"^SKIPPED: (.*)$", part, re.M) or ["no reason given"]
+        no_gpu = sum(bool(re.search(r"\bGPUs?\b", reason)) for reason in reasons)
         total += count
-        if any(re.search(r"\bGPUs?\b", reason) for reason in reasons):
-            gpu += count
-        lines.append(f"*   {name}: {count} ({'; '.join(reasons)})")
+        gpu += count if no_gpu == len(reasons) else no_gpu
+        lines.append(f"*   {name}: {count} ({'; '.join(sorted(set(reasons)))})")
     if total:
         bar = "*" * 80
         print(f"\n{bar}\n* SKIPPED: {total} tests, {gpu} of them for want of a GPU", *lines, bar,

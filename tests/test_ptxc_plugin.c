@@ -1,5 +1,7 @@
 /* test_ptxc_plugin.c -- eider_nvptxcompiler.so keeps the contract of its header.
  *
+ * labels: tsan
+ *
  * Skipped, and says so, where the build did not find NVIDIA's archive.
  */
 #include <stdarg.h>
