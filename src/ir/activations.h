@@ -24,14 +24,26 @@ struct eider_activation {
 const struct eider_activation *eider_activation_row(size_t i);
 /* Index of the row of that name (aliases included), or -1. */
 int eider_activation_find(const char *name);
+/* Alias `i`, or NULL. */
+const char *eider_activation_alias(size_t i);
 
 /* How many arguments a call may have, how many it must have, and how many results. */
 int eider_activation_n_params(size_t i);
 int eider_activation_n_required(size_t i);
 int eider_activation_n_results(size_t i);
 
-/* "dx, dy, out = dswiglu(x, y, dout)". Static storage, built once, thread safe. */
+/* "dx, dy, out = dswiglu(x, y, dout)".  Static. */
 const char *eider_activation_signature(size_t i);
+
+/* One name of a row's params or results; it is `length` bytes long. */
+struct eider_activation_item {
+    const char *name;
+    size_t length;
+    int has_default;
+    double value;
+};
+/* Name `i` of such a list; 0 when there is none. */
+int eider_activation_item(const char *list, int i, struct eider_activation_item *out);
 
 /* A call of row `i`; missing trailing arguments get their defaults.  Poison on failure. */
 eider_node eider_activation_call(struct eider_graph *g, size_t i, const eider_node *args,

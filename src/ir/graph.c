@@ -5,11 +5,16 @@
  */
 #include "graph.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include "activations.h"
+#include "ops.h"
+#include "syntax.h"
 
 #define INDEX_SIZE_FIRST 256u
 
@@ -58,7 +63,7 @@ static uint64_t hash_node(const struct eider_cell *cell, const eider_node *args)
     return XXH3_64bits_withSeed(args, cell->n_args * sizeof *args, seed);
 }
 
-static uint32_t *slot_of(struct eider_graph *g, const struct eider_cell *cell,
+static uint32_t *slot_of(const struct eider_graph *g, const struct eider_cell *cell,
                          const eider_node *args)
 {
     uint32_t mask = g->index_size - 1;
@@ -137,6 +142,7 @@ eider_node eider_graph_put(struct eider_graph *g, enum eider_op op, const eider_
 
 eider_node eider_graph_number(struct eider_graph *g, double value)
 {
+    if (isnan(value)) value = NAN; /* one NaN, so that text keeps it */
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return eider_graph_put(g, EIDER_OP_number, NULL, 0, bits);
@@ -189,6 +195,10 @@ static struct eider_graph_operand *declare(struct eider_graph *g, const char *na
     if (!name || !is_name(name) || strlen(name) >= EIDER_NAME_BYTES) {
         eider_graph_fail(g, EIDER_BAD_ARG, "'%.80s' is not a name of 1 to %d letters, digits "
                          "and '_'", name ? name : "", EIDER_NAME_BYTES - 1);
+        return NULL;
+    }
+    if (eider_syntax_reserved(name, strlen(name))) {
+        eider_graph_fail(g, EIDER_BAD_ARG, "'%s' is a word of the language, not a name", name);
         return NULL;
     }
     if (type != -1 && !eider_dtype_name((eider_dtype)type)) {
@@ -294,4 +304,83 @@ eider_status eider_graph_copy(const struct eider_graph *from, struct eider_graph
     }
     *out = to;
     return EIDER_OK;
+}
+
+/* ---- Comparison --------------------------------------------------------- */
+
+/* Names, not numbers: a row added to a table changes no hash. */
+static uint64_t hash_meaning(const struct eider_cell *cell)
+{
+    const char *op = eider_ops[cell->op].name;
+    uint64_t seed = XXH3_64bits(op, strlen(op));
+    if (cell->op != EIDER_OP_call) return XXH3_64bits_withSeed(&cell->payload, 8, seed);
+    const char *name = eider_activation_row(cell->payload)->name;
+    return XXH3_64bits_withSeed(name, strlen(name), seed);
+}
+
+/* Hashes of nodes come from hashes of their operands, so ids do not matter. */
+static XXH128_hash_t hash_tree(const struct eider_graph *g, eider_node id,
+                               const XXH128_hash_t *known)
+{
+    const struct eider_cell *cell = &g->cells[id];
+    const eider_node *args = eider_graph_args(g, id);
+    XXH128_hash_t parts[EIDER_CALL_ARGS_MAX];
+    for (uint32_t k = 0; k < cell->n_args; k++) parts[k] = known[args[k]];
+    return XXH3_128bits_withSeed(parts, cell->n_args * sizeof *parts, hash_meaning(cell));
+}
+
+struct eider_hash eider_graph_hash(const struct eider_graph *g)
+{
+    struct eider_hash hash = {0, 0};
+    XXH128_hash_t *known = eider_mem_alloc(&g->allocator, g->n_cells * sizeof *known);
+    if (!known) return hash;
+    for (eider_node id = 1; id < g->n_cells; id++) known[id] = hash_tree(g, id, known);
+    for (uint32_t i = 0; i < g->n_operands; i++) {
+        const struct eider_graph_operand *operand = &g->operands[i];
+        XXH128_hash_t name = XXH3_128bits(operand->name, strlen(operand->name));
+        XXH128_hash_t node = known[operand->node];
+        uint64_t parts[] = {hash.low,   hash.high, name.low64,  name.high64, operand->kind,
+                            (uint64_t)operand->type, node.low64, node.high64};
+        XXH128_hash_t next = XXH3_128bits(parts, sizeof parts);
+        hash = (struct eider_hash){next.low64, next.high64};
+    }
+    eider_mem_free(&g->allocator, known);
+    return hash;
+}
+
+/* The node of `b` that node `id` of `a` stands for, or 0. */
+static eider_node counterpart(const struct eider_graph *a, eider_node id,
+                              const struct eider_graph *b, const eider_node *map)
+{
+    const struct eider_cell *cell = &a->cells[id];
+    const eider_node *args = eider_graph_args(a, id);
+    eider_node mapped[EIDER_CALL_ARGS_MAX];
+    for (uint32_t k = 0; k < cell->n_args; k++) {
+        mapped[k] = map[args[k]];
+        if (!mapped[k]) return 0;
+    }
+    return *slot_of(b, cell, mapped);
+}
+
+static int same_operands(const struct eider_graph *a, const struct eider_graph *b,
+                         const eider_node *map)
+{
+    if (a->n_operands != b->n_operands) return 0;
+    for (uint32_t i = 0; i < a->n_operands; i++) {
+        const struct eider_graph_operand *x = &a->operands[i], *y = &b->operands[i];
+        if (x->kind != y->kind || x->type != y->type || strcmp(x->name, y->name) != 0 ||
+            map[x->node] != y->node)
+            return 0;
+    }
+    return 1;
+}
+
+int eider_graph_equal(const struct eider_graph *a, const struct eider_graph *b)
+{
+    eider_node *map = eider_mem_zero(&a->allocator, a->n_cells * sizeof *map);
+    if (!map) return 0;
+    for (eider_node id = 1; id < a->n_cells; id++) map[id] = counterpart(a, id, b, map);
+    int equal = same_operands(a, b, map);
+    eider_mem_free(&a->allocator, map);
+    return equal;
 }

@@ -106,11 +106,13 @@ void eider_graph_live(const struct eider_graph *g, uint8_t *live);
 /* A copy of `from` with only live nodes, in the same relative order, operands kept. */
 eider_status eider_graph_copy(const struct eider_graph *from, struct eider_graph **out);
 
-/* Content hash of operands and live nodes: equal graphs, equal hashes. */
+/* Content hash of operands and live nodes: equal graphs, equal hashes, in every process
+ * and version.  Zero when memory is exhausted. */
 struct eider_hash { uint64_t low, high; };
 struct eider_hash eider_graph_hash(const struct eider_graph *g);
 
-/* The same operands and the same live nodes. */
+/* The same operands and the same live nodes, whatever their ids.  0, too, when memory is
+ * exhausted. */
 int eider_graph_equal(const struct eider_graph *a, const struct eider_graph *b);
 
 #endif

@@ -1,6 +1,6 @@
 /* parse.h -- text to graph and back.
  *
- * Invariant: eider_program_print of a graph parses to an equal graph.
+ * Invariant: eider_print of a graph without machine forms parses to an equal graph.
  * The language is described in docs/LANGUAGE.md.
  */
 #ifndef EIDER_IR_PARSE_H
@@ -14,5 +14,14 @@ eider_status eider_parse(const eider_allocator *a, const char *text, struct eide
 
 /* Canonical text; the caller frees it with eider_mem_free. */
 eider_status eider_print(const struct eider_graph *g, char **out);
+
+/* Parses the body of activation `row` into `g`, with `args` for its parameters, and gives
+ * its results.  Activations that it calls are replaced by their bodies in turn; `depth`
+ * is how many bodies this one lies in.  A failure sticks in `g`. */
+void eider_parse_body(struct eider_graph *g, size_t row, const eider_node *args, int depth,
+                      eider_node *results);
+
+/* Most results that a function has. */
+#define EIDER_RESULTS_MAX 4
 
 #endif
