@@ -18,49 +18,62 @@
 
 struct eider_emit {
     const eider_allocator *allocator;
-    LLVMContextRef context;       /* caller owns */
-    LLVMModuleRef module;         /* being filled */
+    LLVMContextRef context; /* caller owns */
+    LLVMModuleRef module;   /* being filled */
     LLVMBuilderRef builder;
-    LLVMValueRef function;        /* the kernel; set by kernel_begin */
+    LLVMValueRef function; /* the kernel; set by kernel_begin */
     const struct eider_machine *machine;
     struct eider_target target;
-    int width;                    /* elements of a pack; chosen by the template */
-    int ftz, contract;            /* numerics, resolved */
-    eider_math math;              /* resolved, never AUTO */
+    int width;         /* elements of a pack; chosen by the template */
+    int ftz, contract; /* numerics, resolved */
+    eider_math math;   /* resolved, never AUTO */
     int line_info;
-    uint32_t block_threads;       /* threads of a block; set by kernel_begin */
-    void *state;                  /* the machine's, between kernel_begin and kernel_end */
-    eider_status status;          /* first failure; LLVM values may be NULL after it */
+    uint32_t block_threads; /* threads of a block; set by kernel_begin */
+    void *state;            /* the machine's, between kernel_begin and kernel_end */
+    eider_status status;    /* first failure; LLVM values may be NULL after it */
 };
 
 /* How a parameter of the kernel is passed. */
 struct eider_kernel_param {
     const char *name;
-    LLVMTypeRef type;   /* a pointer, or a scalar that is passed by value */
-    int is_read;        /* pointer: only read (may use the read-only path when also ... */
-    int is_alone;       /* ... no output aliases it) */
-    uint32_t align;     /* pointer: bytes */
+    LLVMTypeRef type; /* a pointer, or a scalar that is passed by value */
+    int is_read;      /* pointer: only read (may use the read-only path when also ... */
+    int is_alone;     /* ... no output aliases it) */
+    uint32_t align;   /* pointer: bytes */
 };
 
 /* Cache policies, indices of the values of params `load` and `store`. */
-enum eider_load_policy { EIDER_LOAD_CA, EIDER_LOAD_CG, EIDER_LOAD_CS, EIDER_LOAD_NC,
-                         EIDER_LOAD_NOALLOC, EIDER_LOAD_FIRST };
-enum eider_store_policy { EIDER_STORE_WB, EIDER_STORE_CG, EIDER_STORE_CS, EIDER_STORE_WT,
-                          EIDER_STORE_FIRST };
+enum eider_load_policy {
+    EIDER_LOAD_CA,
+    EIDER_LOAD_CG,
+    EIDER_LOAD_CS,
+    EIDER_LOAD_NC,
+    EIDER_LOAD_NOALLOC,
+    EIDER_LOAD_FIRST
+};
+enum eider_store_policy {
+    EIDER_STORE_WB,
+    EIDER_STORE_CG,
+    EIDER_STORE_CS,
+    EIDER_STORE_WT,
+    EIDER_STORE_FIRST
+};
 
 struct eider_machine {
-    const char *name;   /* "nvptx", "cpu" */
+    const char *name;    /* "nvptx", "cpu" */
+    int needs_alignment; /* a vector access faults unless aligned to its size */
 
     /* Packs that suit the target: 1 on the GPU; on the CPU the native f32 vector. */
     int (*width)(const struct eider_emit *e);
 
-    /* Creates the module and function and positions the builder where the code of one
-     * thread of one block begins.  On the CPU this opens the loops over the blocks asked
+    /* Creates e->module, the function and e->builder, and positions the builder where the
+     * code of one thread of one block begins.  On the CPU this opens the loops over the blocks asked
      * for and over the threads of a block (a template that synchronises cannot use the
      * thread loop, and asks for fibers; none does yet). */
     void (*kernel_begin)(struct eider_emit *e, const char *name,
                          const struct eider_kernel_param *params, uint32_t n_params,
                          uint32_t block_threads);
+    /* Ends the function and disposes of the builder; to be called after a failure, too. */
     void (*kernel_end)(struct eider_emit *e);
     LLVMValueRef (*param)(struct eider_emit *e, uint32_t i);
     LLVMValueRef (*thread_index)(struct eider_emit *e); /* i32, x */
@@ -71,15 +84,15 @@ struct eider_machine {
      * of at most 16 bytes each on the GPU. */
     void (*load)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                  enum eider_load_policy policy, int read_only, LLVMValueRef *out);
-    /* The reverse; rounds to nearest even, fp8 saturating. */
+    /* The reverse; rounds to nearest even, once.  `saturate` is for fp8 overflow. */
     void (*store)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
-                  enum eider_store_policy policy, const LLVMValueRef *in);
+                  enum eider_store_policy policy, int saturate, const LLVMValueRef *in);
     /* One pack whose elements lie at ptrs[0 .. width), of which the first `count` (i32,
      * at least 1) exist; the others are 0 and not touched. */
     LLVMValueRef (*load_some)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
                               LLVMValueRef count);
     void (*store_some)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
-                       LLVMValueRef count, LLVMValueRef value);
+                       LLVMValueRef count, int saturate, LLVMValueRef value);
 
     /* One scalar of storage type `type` (as passed by value) as a pack of its compute type. */
     LLVMValueRef (*splat)(struct eider_emit *e, eider_dtype type, LLVMValueRef scalar);
@@ -101,9 +114,22 @@ extern const struct eider_machine eider_machine_cpu;
 /* The machine of a target. */
 const struct eider_machine *eider_machine_of(struct eider_target target);
 
-/* Types of one pack. */
-LLVMTypeRef eider_emit_type(struct eider_emit *e, enum eider_vtype type);      /* pack */
-LLVMTypeRef eider_emit_storage(struct eider_emit *e, eider_dtype type);        /* one element in memory: i8 for fp8 and bool */
+/* A pack of `type`. */
+LLVMTypeRef eider_emit_type(struct eider_emit *e, enum eider_vtype type);
+/* One element in memory or as a parameter: i8 for fp8 and bool, i16 for f16 and bf16. */
+LLVMTypeRef eider_emit_storage(struct eider_emit *e, eider_dtype type);
+/* A pack whose elements have the LLVM type `scalar`. */
+LLVMTypeRef eider_emit_pack(const struct eider_emit *e, LLVMTypeRef scalar);
+/* `value` in every element of `type`, a scalar or vector type. */
+LLVMValueRef eider_emit_int(LLVMTypeRef type, uint64_t value);
+LLVMValueRef eider_emit_real(LLVMTypeRef type, double value);
+/* A call of an LLVM intrinsic that is overloaded on `types`. */
+LLVMValueRef eider_emit_intrinsic(struct eider_emit *e, const char *name, LLVMTypeRef *types,
+                                  uint32_t n_types, LLVMValueRef *args, uint32_t n_args);
+/* A call of inline assembly.  `pure`: it reads no memory and may be moved, merged and
+ * dropped; otherwise it keeps its place among all memory accesses. */
+LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *text,
+                            const char *constraints, int pure, LLVMValueRef *args, uint32_t n_args);
 
 /* Records a failure; only the first sticks.  Returns NULL. */
 LLVMValueRef eider_emit_fail(struct eider_emit *e, eider_status status, const char *format, ...)

@@ -1,0 +1,111 @@
+/* machine.c -- what the machines and their users share: types, constants, calls, failure.
+ *
+ * Invariant: the first failure sticks in e->status.
+ * Not here: anything that differs between targets.
+ */
+#include "machine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct eider_machine *eider_machine_of(struct eider_target target)
+{
+    return target.sm ? &eider_machine_nvptx : &eider_machine_cpu;
+}
+
+LLVMTypeRef eider_emit_pack(const struct eider_emit *e, LLVMTypeRef scalar)
+{
+    return e->width == 1 ? scalar : LLVMVectorType(scalar, (unsigned)e->width);
+}
+
+LLVMTypeRef eider_emit_type(struct eider_emit *e, enum eider_vtype type)
+{
+    LLVMTypeRef scalars[] = {
+        [EIDER_V_NONE] = LLVMVoidTypeInContext(e->context),
+        [EIDER_V_BOOL] = LLVMInt1TypeInContext(e->context),
+        [EIDER_V_I32] = LLVMInt32TypeInContext(e->context),
+        [EIDER_V_I64] = LLVMInt64TypeInContext(e->context),
+        [EIDER_V_F32] = LLVMFloatTypeInContext(e->context),
+        [EIDER_V_F64] = LLVMDoubleTypeInContext(e->context),
+    };
+    return eider_emit_pack(e, scalars[type]);
+}
+
+LLVMTypeRef eider_emit_storage(struct eider_emit *e, eider_dtype type)
+{
+    if (type == EIDER_F32) return LLVMFloatTypeInContext(e->context);
+    if (type == EIDER_F64) return LLVMDoubleTypeInContext(e->context);
+    return LLVMIntTypeInContext(e->context, 8 * (unsigned)eider_dtype_size(type));
+}
+
+/* `scalar` in every element of `type`. */
+static LLVMValueRef repeat(LLVMTypeRef type, LLVMValueRef scalar)
+{
+    LLVMValueRef lanes[64];
+    if (LLVMGetTypeKind(type) != LLVMVectorTypeKind) return scalar;
+    unsigned n = LLVMGetVectorSize(type);
+    for (unsigned i = 0; i < n; i++) lanes[i] = scalar;
+    return LLVMConstVector(lanes, n);
+}
+
+static LLVMTypeRef scalar_of(LLVMTypeRef type)
+{
+    return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetElementType(type) : type;
+}
+
+LLVMValueRef eider_emit_int(LLVMTypeRef type, uint64_t value)
+{
+    return repeat(type, LLVMConstInt(scalar_of(type), value, 0));
+}
+
+LLVMValueRef eider_emit_real(LLVMTypeRef type, double value)
+{
+    return repeat(type, LLVMConstReal(scalar_of(type), value));
+}
+
+LLVMValueRef eider_emit_intrinsic(struct eider_emit *e, const char *name, LLVMTypeRef *types,
+                                  uint32_t n_types, LLVMValueRef *args, uint32_t n_args)
+{
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    if (id == 0) return eider_emit_fail(e, EIDER_CODEGEN, "LLVM does not know %s", name);
+    LLVMValueRef function = LLVMGetIntrinsicDeclaration(e->module, id, types, n_types);
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->context, id, types, n_types);
+    return LLVMBuildCall2(e->builder, type, function, args, n_args, "");
+}
+
+static void mark_call(struct eider_emit *e, LLVMValueRef call, const char *name, uint64_t value)
+{
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAttributeRef attribute = LLVMCreateEnumAttribute(e->context, kind, value);
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
+}
+
+LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *text,
+                            const char *constraints, int pure, LLVMValueRef *args, uint32_t n_args)
+{
+    LLVMTypeRef types[8];
+    for (uint32_t i = 0; i < n_args; i++) types[i] = LLVMTypeOf(args[i]);
+    LLVMTypeRef signature = LLVMFunctionType(type, types, n_args, 0);
+    char all[128];
+    snprintf(all, sizeof all, "%s%s", constraints, pure ? "" : ",~{memory}");
+    LLVMValueRef callee = LLVMGetInlineAsm(signature, text, strlen(text), all, strlen(all), !pure,
+                                           0, LLVMInlineAsmDialectATT, 0);
+    LLVMValueRef call = LLVMBuildCall2(e->builder, signature, callee, args, n_args, "");
+    /* LLVM 19 takes assembly without these to read and write anything. */
+    if (pure) mark_call(e, call, "memory", 0);
+    mark_call(e, call, "nounwind", 0);
+    mark_call(e, call, "willreturn", 0);
+    return call;
+}
+
+LLVMValueRef eider_emit_fail(struct eider_emit *e, eider_status status, const char *format, ...)
+{
+    char message[512];
+    if (e->status != EIDER_OK) return NULL;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    e->status = eider_fail_text(status, message);
+    return NULL;
+}

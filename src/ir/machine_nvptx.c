@@ -1,0 +1,582 @@
+/* machine_nvptx.c -- the machine of NVIDIA GPUs.
+ *
+ * A pack is one scalar.  Vectors exist only between memory and registers: an access moves
+ * words of 32 bits (64 for 8-byte types), at most 16 bytes at a time, and elements are cut
+ * from words by shifts or by the conversions that take pairs.
+ * Invariant: kernels are recognised by their calling convention; the block size is stated
+ * in the PTX by codegen, since annotations are kept by address in a table of the process.
+ * Not here: mathematical functions (see the math member).
+ */
+#include "convert.h"
+#include "machine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ACCESS_BYTES_MAX 16
+#define WORDS_MAX 4
+#define SPACE_GLOBAL 1
+#define SM_FP8 89 /* first with conversions of e4m3 and e5m2 */
+
+/* How a policy is spelled between "ld.global" and the width.  An L2 priority is a policy
+ * operand; `plain` accesses are left to LLVM. */
+struct policy {
+    const char *text;
+    int plain, hinted;
+};
+
+static const struct policy load_policies[] = {
+    [EIDER_LOAD_CA] = {"", 1, 0},
+    [EIDER_LOAD_CG] = {".cg", 0, 0},
+    [EIDER_LOAD_CS] = {".cs", 0, 0},
+    [EIDER_LOAD_NC] = {".nc", 0, 0},
+    [EIDER_LOAD_NOALLOC] = {".L1::no_allocate", 0, 0},
+    [EIDER_LOAD_FIRST] = {".L2::cache_hint", 0, 1},
+};
+
+static const struct policy store_policies[] = {
+    [EIDER_STORE_WB] = {"", 1, 0},
+    [EIDER_STORE_CG] = {".cg", 0, 0},
+    [EIDER_STORE_CS] = {".cs", 0, 0},
+    [EIDER_STORE_WT] = {".wt", 0, 0},
+    [EIDER_STORE_FIRST] = {".L2::cache_hint", 0, 1},
+};
+
+/* The words of one access. */
+struct words {
+    int n, bits, bytes;
+};
+
+static int nvptx_width(const struct eider_emit *e)
+{
+    (void)e;
+    return 1;
+}
+
+static LLVMTypeRef int_type(struct eider_emit *e, int bits)
+{
+    return LLVMIntTypeInContext(e->context, (unsigned)bits);
+}
+
+static LLVMValueRef i32(struct eider_emit *e, uint64_t value)
+{
+    return LLVMConstInt(LLVMInt32TypeInContext(e->context), value, 0);
+}
+
+static LLVMValueRef cast_to(struct eider_emit *e, LLVMValueRef value, LLVMTypeRef type)
+{
+    return LLVMBuildBitCast(e->builder, value, type, "");
+}
+
+/* ---- The kernel ---------------------------------------------------------- */
+
+static void mark(struct eider_emit *e, LLVMAttributeIndex at, const char *name, uint64_t value)
+{
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(e->function, at, LLVMCreateEnumAttribute(e->context, kind, value));
+}
+
+static void mark_text(struct eider_emit *e, const char *name, const char *value)
+{
+    LLVMAttributeRef attribute = LLVMCreateStringAttribute(e->context, name, (unsigned)strlen(name),
+                                                           value, (unsigned)strlen(value));
+    LLVMAddAttributeAtIndex(e->function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
+}
+
+static void nvptx_kernel_begin(struct eider_emit *e, const char *name,
+                               const struct eider_kernel_param *params, uint32_t n_params,
+                               uint32_t block_threads)
+{
+    LLVMTypeRef *types = eider_mem_alloc(e->allocator, (n_params + 1) * sizeof *types);
+    e->module = LLVMModuleCreateWithNameInContext(name, e->context);
+    e->builder = LLVMCreateBuilderInContext(e->context);
+    e->block_threads = block_threads;
+    e->state = NULL;
+    if (!types) {
+        e->status = EIDER_OOM;
+        return;
+    }
+    LLVMSetTarget(e->module, "nvptx64-nvidia-cuda");
+    for (uint32_t i = 0; i < n_params; i++) {
+        types[i] = params[i].type;
+        if (LLVMGetTypeKind(types[i]) == LLVMPointerTypeKind)
+            types[i] = LLVMPointerTypeInContext(e->context, SPACE_GLOBAL);
+    }
+    LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->context), types, n_params, 0);
+    eider_mem_free(e->allocator, types);
+    e->function = LLVMAddFunction(e->module, name, type);
+    LLVMSetFunctionCallConv(e->function, LLVMPTXKernelCallConv);
+    mark(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
+    if (e->ftz) mark_text(e, "denormal-fp-math-f32", "preserve-sign,preserve-sign");
+    for (uint32_t i = 0; i < n_params; i++) {
+        LLVMValueRef param = LLVMGetParam(e->function, i);
+        LLVMSetValueName2(param, params[i].name, strlen(params[i].name));
+        if (params[i].is_read) mark(e, i + 1, "readonly", 0);
+        if (params[i].is_read && params[i].is_alone) mark(e, i + 1, "noalias", 0);
+    }
+    LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->context, e->function, "entry");
+    LLVMPositionBuilderAtEnd(e->builder, entry);
+}
+
+static void nvptx_kernel_end(struct eider_emit *e)
+{
+    if (e->status == EIDER_OK) LLVMBuildRetVoid(e->builder);
+    LLVMDisposeBuilder(e->builder);
+    e->builder = NULL;
+}
+
+static LLVMValueRef nvptx_param(struct eider_emit *e, uint32_t i)
+{
+    return LLVMGetParam(e->function, i);
+}
+
+static LLVMValueRef nvptx_thread_index(struct eider_emit *e)
+{
+    return eider_emit_intrinsic(e, "llvm.nvvm.read.ptx.sreg.tid.x", NULL, 0, NULL, 0);
+}
+
+static LLVMValueRef nvptx_block_index(struct eider_emit *e)
+{
+    LLVMValueRef x = eider_emit_intrinsic(e, "llvm.nvvm.read.ptx.sreg.ctaid.x", NULL, 0, NULL, 0);
+    return LLVMBuildZExt(e->builder, x, LLVMInt64TypeInContext(e->context), "");
+}
+
+static void nvptx_barrier(struct eider_emit *e)
+{
+    eider_emit_intrinsic(e, "llvm.nvvm.barrier0", NULL, 0, NULL, 0);
+}
+
+/* ---- Words in memory ----------------------------------------------------- */
+
+static struct words words_of(eider_dtype type, int n)
+{
+    int size = (int)eider_dtype_size(type), bytes = n * size;
+    struct words w = {.bytes = bytes < ACCESS_BYTES_MAX ? bytes : ACCESS_BYTES_MAX};
+    w.bits = size == 8 ? 64 : w.bytes >= 4 ? 32 : 8 * w.bytes;
+    w.n = 8 * w.bytes / w.bits;
+    return w;
+}
+
+static LLVMValueRef offset(struct eider_emit *e, LLVMValueRef ptr, int bytes)
+{
+    LLVMValueRef at = i32(e, (uint64_t)bytes);
+    if (bytes == 0) return ptr;
+    return LLVMBuildInBoundsGEP2(e->builder, int_type(e, 8), ptr, &at, 1, "");
+}
+
+static LLVMTypeRef access_type(struct eider_emit *e, struct words w)
+{
+    LLVMTypeRef word = int_type(e, w.bits);
+    return w.n == 1 ? word : LLVMVectorType(word, (unsigned)w.n);
+}
+
+/* "{$0,$1,$2,$3}" for n words from operand `first`, or "$0" for one. */
+static void operand_list(char *text, size_t size, int first, int n)
+{
+    size_t length = 0;
+    for (int i = 0; i < n; i++) {
+        const char *before = i ? "," : n > 1 ? "{" : "";
+        int added = snprintf(text + length, size - length, "%s$%d", before, first + i);
+        length += (size_t)added;
+    }
+    if (n > 1) snprintf(text + length, size - length, "}");
+}
+
+/* Constraints of `n` words: ",=r,=r" with "=r" as the pattern. */
+static void constraint_list(char *text, size_t size, const char *output, int bits, int n)
+{
+    size_t length = strlen(text);
+    const char *letter = bits == 64 ? "l" : bits == 32 ? "r" : "h";
+    for (int i = 0; i < n; i++) {
+        const char *before = length ? "," : "";
+        int added = snprintf(text + length, size - length, "%s%s%s", before, output, letter);
+        length += (size_t)added;
+    }
+}
+
+/* The L2 policy operand, made once where the kernel begins. */
+static LLVMValueRef evict_first(struct eider_emit *e)
+{
+    if (e->state) return e->state;
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->builder);
+    LLVMBasicBlockRef entry = LLVMGetEntryBasicBlock(e->function);
+    LLVMValueRef first = LLVMGetFirstInstruction(entry);
+    if (first)
+        LLVMPositionBuilderBefore(e->builder, first);
+    else
+        LLVMPositionBuilderAtEnd(e->builder, entry);
+    e->state =
+        eider_emit_asm(e, int_type(e, 64), "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;",
+                       "=l", 1, NULL, 0);
+    LLVMPositionBuilderAtEnd(e->builder, here);
+    return e->state;
+}
+
+/* 8 bits travel in a 16-bit register. */
+static LLVMTypeRef register_type(struct eider_emit *e, int bits)
+{
+    return int_type(e, bits == 8 ? 16 : bits);
+}
+
+/* One load by inline assembly.  It has side effects for LLVM, so that it stays before
+ * every store that follows it in the program: an output may alias an input. */
+static void load_by_asm(struct eider_emit *e, const struct policy *p, LLVMValueRef ptr,
+                        struct words w, LLVMValueRef *out)
+{
+    char text[128], list[32], constraints[64] = "";
+    LLVMValueRef args[2] = {ptr, p->hinted ? evict_first(e) : NULL};
+    operand_list(list, sizeof list, 0, w.n);
+    int length = snprintf(text, sizeof text, "ld.global%s%s.b%d %s, [$%d]", p->text,
+                          w.n == 4   ? ".v4"
+                          : w.n == 2 ? ".v2"
+                                     : "",
+                          w.bits, list, w.n);
+    if (p->hinted)
+        length += snprintf(text + length, sizeof text - (size_t)length, ", $%d", w.n + 1);
+    snprintf(text + length, sizeof text - (size_t)length, ";");
+    constraint_list(constraints, sizeof constraints, "=", w.bits, w.n);
+    constraint_list(constraints, sizeof constraints, "", 64, p->hinted ? 2 : 1);
+    LLVMTypeRef types[WORDS_MAX], word = register_type(e, w.bits);
+    for (int i = 0; i < w.n; i++) types[i] = word;
+    LLVMTypeRef type =
+        w.n == 1 ? word : LLVMStructTypeInContext(e->context, types, (unsigned)w.n, 0);
+    LLVMValueRef all = eider_emit_asm(e, type, text, constraints, 0, args, p->hinted ? 2 : 1);
+    for (int i = 0; i < w.n; i++) {
+        LLVMValueRef v = w.n == 1 ? all : LLVMBuildExtractValue(e->builder, all, (unsigned)i, "");
+        out[i] = w.bits == 8 ? LLVMBuildTrunc(e->builder, v, int_type(e, 8), "") : v;
+    }
+}
+
+static void load_words(struct eider_emit *e, const struct policy *p, LLVMValueRef ptr,
+                       struct words w, LLVMValueRef *out)
+{
+    if (!p->plain) {
+        load_by_asm(e, p, ptr, w, out);
+        return;
+    }
+    LLVMValueRef all = LLVMBuildLoad2(e->builder, access_type(e, w), ptr, "");
+    LLVMSetAlignment(all, (unsigned)w.bytes);
+    for (int i = 0; i < w.n; i++)
+        out[i] = w.n == 1 ? all : LLVMBuildExtractElement(e->builder, all, i32(e, (uint64_t)i), "");
+}
+
+static void store_by_asm(struct eider_emit *e, const struct policy *p, LLVMValueRef ptr,
+                         struct words w, const LLVMValueRef *in)
+{
+    char text[128], list[32], constraints[64] = "l";
+    LLVMValueRef args[WORDS_MAX + 2] = {ptr};
+    operand_list(list, sizeof list, 1, w.n);
+    int length = snprintf(text, sizeof text, "st.global%s%s.b%d [$0], %s", p->text,
+                          w.n == 4   ? ".v4"
+                          : w.n == 2 ? ".v2"
+                                     : "",
+                          w.bits, list);
+    if (p->hinted)
+        length += snprintf(text + length, sizeof text - (size_t)length, ", $%d", w.n + 1);
+    snprintf(text + length, sizeof text - (size_t)length, ";");
+    constraint_list(constraints, sizeof constraints, "", w.bits, w.n);
+    if (p->hinted) constraint_list(constraints, sizeof constraints, "", 64, 1);
+    for (int i = 0; i < w.n; i++)
+        args[1 + i] = w.bits == 8 ? LLVMBuildZExt(e->builder, in[i], int_type(e, 16), "") : in[i];
+    if (p->hinted) args[1 + w.n] = evict_first(e);
+    eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, constraints, 0, args,
+                   (uint32_t)(1 + w.n + p->hinted));
+}
+
+static void store_words(struct eider_emit *e, const struct policy *p, LLVMValueRef ptr,
+                        struct words w, const LLVMValueRef *in)
+{
+    if (!p->plain) {
+        store_by_asm(e, p, ptr, w, in);
+        return;
+    }
+    LLVMValueRef all = in[0];
+    if (w.n > 1) {
+        all = LLVMGetUndef(access_type(e, w));
+        for (int i = 0; i < w.n; i++)
+            all = LLVMBuildInsertElement(e->builder, all, in[i], i32(e, (uint64_t)i), "");
+    }
+    LLVMSetAlignment(LLVMBuildStore(e->builder, all, ptr), (unsigned)w.bytes);
+}
+
+/* ---- Elements from words ------------------------------------------------- */
+
+/* Bits [at, at + bits) of the access as an integer of that width. */
+static LLVMValueRef cut(struct eider_emit *e, struct words w, const LLVMValueRef *words, int at,
+                        int bits)
+{
+    LLVMValueRef word = words[at / w.bits];
+    int down = at % w.bits;
+    if (down) {
+        LLVMValueRef by = LLVMConstInt(int_type(e, w.bits), (unsigned)down, 0);
+        word = LLVMBuildLShr(e->builder, word, by, "");
+    }
+    return bits == w.bits ? word : LLVMBuildTrunc(e->builder, word, int_type(e, bits), "");
+}
+
+static LLVMValueRef widen_bf16(struct eider_emit *e, struct words w, const LLVMValueRef *words,
+                               int i)
+{
+    LLVMTypeRef f32 = LLVMFloatTypeInContext(e->context);
+    LLVMValueRef bits;
+    if (w.bits == 32 && i % 2 == 1) {
+        bits = LLVMBuildAnd(e->builder, words[i / 2], i32(e, 0xFFFF0000), "");
+    } else {
+        LLVMValueRef word = words[w.bits == 32 ? i / 2 : i];
+        if (w.bits < 32) word = LLVMBuildZExt(e->builder, word, int_type(e, 32), "");
+        bits = LLVMBuildShl(e->builder, word, i32(e, 16), "");
+    }
+    return cast_to(e, bits, f32);
+}
+
+static LLVMValueRef widen_half(struct eider_emit *e, LLVMValueRef half)
+{
+    return LLVMBuildFPExt(e->builder, half, LLVMFloatTypeInContext(e->context), "");
+}
+
+/* Two fp8 values from 16 bits. */
+static void widen_fp8_pair(struct eider_emit *e, eider_dtype type, LLVMValueRef pair,
+                           LLVMValueRef *out)
+{
+    const char *text =
+        type == EIDER_E4M3 ? "cvt.rn.f16x2.e4m3x2 $0, $1;" : "cvt.rn.f16x2.e5m2x2 $0, $1;";
+    LLVMTypeRef halves = LLVMVectorType(LLVMHalfTypeInContext(e->context), 2);
+    LLVMValueRef both = eider_emit_asm(e, int_type(e, 32), text, "=r,h", 1, &pair, 1);
+    both = cast_to(e, both, halves);
+    for (int i = 0; i < 2; i++)
+        out[i] = widen_half(e, LLVMBuildExtractElement(e->builder, both, i32(e, (uint64_t)i), ""));
+}
+
+static void widen_fp8(struct eider_emit *e, eider_dtype type, struct words w,
+                      const LLVMValueRef *words, int n, LLVMValueRef *out)
+{
+    LLVMValueRef pair[2];
+    for (int i = 0; i < n; i += 2) {
+        if (e->target.sm >= SM_FP8 && n > 1) {
+            widen_fp8_pair(e, type, cut(e, w, words, 8 * i, 16), out + i);
+        } else if (e->target.sm >= SM_FP8) {
+            LLVMValueRef bits = LLVMBuildZExt(e->builder, words[0], int_type(e, 16), "");
+            widen_fp8_pair(e, type, bits, pair);
+            out[0] = pair[0];
+        } else {
+            for (int j = i; j < n && j < i + 2; j++) {
+                LLVMValueRef bits = cut(e, w, words, 8 * j, 8);
+                bits = LLVMBuildZExt(e->builder, bits, int_type(e, 32), "");
+                out[j] = eider_convert_widen(e, type, bits);
+            }
+        }
+    }
+}
+
+static void elements_of(struct eider_emit *e, eider_dtype type, struct words w,
+                        const LLVMValueRef *words, int n, LLVMValueRef *out)
+{
+    int bits = 8 * (int)eider_dtype_size(type);
+    if (type == EIDER_E4M3 || type == EIDER_E5M2) {
+        widen_fp8(e, type, w, words, n, out);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        if (type == EIDER_BF16) {
+            out[i] = widen_bf16(e, w, words, i);
+            continue;
+        }
+        LLVMValueRef v = cut(e, w, words, bits * i, bits);
+        if (type == EIDER_F32) v = cast_to(e, v, LLVMFloatTypeInContext(e->context));
+        if (type == EIDER_F64) v = cast_to(e, v, LLVMDoubleTypeInContext(e->context));
+        if (type == EIDER_F16) v = widen_half(e, cast_to(e, v, LLVMHalfTypeInContext(e->context)));
+        if (type == EIDER_BOOL)
+            v = LLVMBuildICmp(e->builder, LLVMIntNE, v, LLVMConstInt(int_type(e, 8), 0, 0), "");
+        out[i] = v;
+    }
+}
+
+/* ---- Words from elements -------------------------------------------------- */
+
+static int is_f64(LLVMValueRef value)
+{
+    return LLVMGetTypeKind(LLVMTypeOf(value)) == LLVMDoubleTypeKind;
+}
+
+/* f32 from f32 or f64, such that rounding it further rounds once. */
+static LLVMValueRef narrowable(struct eider_emit *e, LLVMValueRef value)
+{
+    return is_f64(value) ? eider_convert_odd(e, value) : value;
+}
+
+static LLVMValueRef narrow_one(struct eider_emit *e, eider_dtype type, int saturate,
+                               LLVMValueRef value)
+{
+    LLVMValueRef f32 = narrowable(e, value), narrow;
+    if (type == EIDER_BF16) {
+        narrow = eider_emit_intrinsic(e, "llvm.nvvm.f2bf16.rn", NULL, 0, &f32, 1);
+        return cast_to(e, narrow, int_type(e, 16));
+    }
+    if (type == EIDER_F16) {
+        narrow = LLVMBuildFPTrunc(e->builder, f32, LLVMHalfTypeInContext(e->context), "");
+        return cast_to(e, narrow, int_type(e, 16));
+    }
+    if (e->target.sm >= SM_FP8 && saturate) {
+        const char *text = type == EIDER_E4M3 ? "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;"
+                                              : "cvt.rn.satfinite.e5m2x2.f32 $0, $2, $1;";
+        LLVMValueRef args[2] = {f32, LLVMConstNull(LLVMFloatTypeInContext(e->context))};
+        narrow = eider_emit_asm(e, int_type(e, 16), text, "=h,f,f", 1, args, 2);
+    } else {
+        narrow = eider_convert_narrow(e, type, saturate, f32);
+    }
+    return LLVMBuildTrunc(e->builder, narrow, int_type(e, 8), "");
+}
+
+/* Two elements of 16-bit or 8-bit floats as one integer, the first in the low half. */
+static LLVMValueRef narrow_pair(struct eider_emit *e, eider_dtype type, int saturate,
+                                const LLVMValueRef *in)
+{
+    LLVMValueRef args[2] = {narrowable(e, in[1]), narrowable(e, in[0])};
+    if (type == EIDER_BF16 || type == EIDER_F16) {
+        const char *name = type == EIDER_BF16 ? "llvm.nvvm.ff2bf16x2.rn" : "llvm.nvvm.ff2f16x2.rn";
+        LLVMValueRef both = eider_emit_intrinsic(e, name, NULL, 0, args, 2);
+        return cast_to(e, both, int_type(e, 32));
+    }
+    if (e->target.sm >= SM_FP8 && saturate) {
+        const char *text = type == EIDER_E4M3 ? "cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;"
+                                              : "cvt.rn.satfinite.e5m2x2.f32 $0, $1, $2;";
+        return eider_emit_asm(e, int_type(e, 16), text, "=h,f,f", 1, args, 2);
+    }
+    LLVMValueRef high = eider_convert_narrow(e, type, saturate, args[0]);
+    LLVMValueRef low = eider_convert_narrow(e, type, saturate, args[1]);
+    high = LLVMBuildShl(e->builder, high, i32(e, 8), "");
+    LLVMValueRef both = LLVMBuildOr(e->builder, high, low, "");
+    return LLVMBuildTrunc(e->builder, both, int_type(e, 16), "");
+}
+
+/* Joins `n` equal integers, the first lowest, into one of `bits`. */
+static LLVMValueRef join(struct eider_emit *e, const LLVMValueRef *parts, int n, int bits)
+{
+    LLVMTypeRef type = int_type(e, bits);
+    if (n == 1) return parts[0];
+    LLVMValueRef all = LLVMBuildZExt(e->builder, parts[0], type, "");
+    for (int i = 1; i < n; i++) {
+        LLVMValueRef part = LLVMBuildZExt(e->builder, parts[i], type, "");
+        LLVMValueRef by = LLVMConstInt(type, (unsigned)(bits / n * i), 0);
+        all = LLVMBuildOr(e->builder, all, LLVMBuildShl(e->builder, part, by, ""), "");
+    }
+    return all;
+}
+
+static LLVMValueRef bits_of(struct eider_emit *e, eider_dtype type, int saturate, LLVMValueRef v)
+{
+    switch (type) {
+    case EIDER_F32:
+        if (is_f64(v)) v = LLVMBuildFPTrunc(e->builder, v, LLVMFloatTypeInContext(e->context), "");
+        return cast_to(e, v, int_type(e, 32));
+    case EIDER_F64:
+        if (!is_f64(v)) v = LLVMBuildFPExt(e->builder, v, LLVMDoubleTypeInContext(e->context), "");
+        return cast_to(e, v, int_type(e, 64));
+    case EIDER_BOOL:
+        return LLVMBuildZExt(e->builder, v, int_type(e, 8), "");
+    case EIDER_I32:
+    case EIDER_I64:
+        return v;
+    default:
+        return narrow_one(e, type, saturate, v);
+    }
+}
+
+static void words_from(struct eider_emit *e, eider_dtype type, int saturate, struct words w,
+                       const LLVMValueRef *in, LLVMValueRef *words)
+{
+    int size = (int)eider_dtype_size(type), per_word = w.bits / (8 * size);
+    int paired = per_word > 1 && type != EIDER_BOOL;
+    for (int i = 0; i < w.n; i++) {
+        LLVMValueRef parts[4];
+        int n = paired ? per_word / 2 : per_word;
+        for (int j = 0; j < n; j++) {
+            const LLVMValueRef *from = in + i * per_word + (paired ? 2 * j : j);
+            parts[j] =
+                paired ? narrow_pair(e, type, saturate, from) : bits_of(e, type, saturate, *from);
+        }
+        words[i] = join(e, parts, n, w.bits);
+    }
+}
+
+/* ---- The members ----------------------------------------------------------- */
+
+static void nvptx_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                       enum eider_load_policy policy, int read_only, LLVMValueRef *out)
+{
+    struct words w = words_of(type, n);
+    int step = w.bytes / (int)eider_dtype_size(type);
+    const struct policy *p = &load_policies[policy];
+    if (policy == EIDER_LOAD_NC && !read_only) p = &load_policies[EIDER_LOAD_CA];
+    for (int i = 0; i < n; i += step) {
+        LLVMValueRef words[WORDS_MAX];
+        load_words(e, p, offset(e, ptr, i * (int)eider_dtype_size(type)), w, words);
+        elements_of(e, type, w, words, step, out + i);
+    }
+}
+
+static void nvptx_store(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                        enum eider_store_policy policy, int saturate, const LLVMValueRef *in)
+{
+    struct words w = words_of(type, n);
+    int step = w.bytes / (int)eider_dtype_size(type);
+    for (int i = 0; i < n; i += step) {
+        LLVMValueRef words[WORDS_MAX];
+        words_from(e, type, saturate, w, in + i, words);
+        store_words(e, &store_policies[policy], offset(e, ptr, i * (int)eider_dtype_size(type)), w,
+                    words);
+    }
+}
+
+static LLVMValueRef nvptx_load_some(struct eider_emit *e, eider_dtype type,
+                                    const LLVMValueRef *ptrs, LLVMValueRef count)
+{
+    LLVMValueRef out;
+    (void)count;
+    nvptx_load(e, type, ptrs[0], 1, EIDER_LOAD_CA, 0, &out);
+    return out;
+}
+
+static void nvptx_store_some(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
+                             LLVMValueRef count, int saturate, LLVMValueRef value)
+{
+    (void)count;
+    nvptx_store(e, type, ptrs[0], 1, EIDER_STORE_WB, saturate, &value);
+}
+
+/* The integer bits of a scalar of storage type `type`, as one word. */
+static LLVMValueRef nvptx_splat(struct eider_emit *e, eider_dtype type, LLVMValueRef scalar)
+{
+    struct words w = words_of(type, 1);
+    LLVMValueRef word = cast_to(e, scalar, int_type(e, w.bits)), out;
+    elements_of(e, type, w, &word, 1, &out);
+    return out;
+}
+
+static LLVMValueRef nvptx_round(struct eider_emit *e, eider_dtype type, int saturate,
+                                LLVMValueRef v)
+{
+    LLVMTypeRef own = LLVMTypeOf(v);
+    struct words w = words_of(type, 1);
+    LLVMValueRef word = bits_of(e, type, saturate, v), out;
+    elements_of(e, type, w, &word, 1, &out);
+    return LLVMTypeOf(out) == own ? out : LLVMBuildFPCast(e->builder, out, own, "");
+}
+
+const struct eider_machine eider_machine_nvptx = {
+    .name = "nvptx",
+    .needs_alignment = 1,
+    .width = nvptx_width,
+    .kernel_begin = nvptx_kernel_begin,
+    .kernel_end = nvptx_kernel_end,
+    .param = nvptx_param,
+    .thread_index = nvptx_thread_index,
+    .block_index = nvptx_block_index,
+    .load = nvptx_load,
+    .store = nvptx_store,
+    .load_some = nvptx_load_some,
+    .store_some = nvptx_store_some,
+    .splat = nvptx_splat,
+    .round = nvptx_round,
+    .barrier = nvptx_barrier,
+};
