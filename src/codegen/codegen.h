@@ -27,17 +27,17 @@ const char *eider_codegen_llvm_version(void);
 struct eider_codegen_job {
     struct eider_target target;
     const char *entry;
-    uint32_t block_threads;     /* .maxntid; 0: not stated */
-    int ptx_version;            /* 78 is 7.8; 0: lowest that the target and the text need */
+    uint32_t block_threads; /* .maxntid; 0: not stated */
+    int ptx_version;        /* 78 is 7.8; 0: lowest that the target and the text need */
     int contract;
-    int keep_opt;               /* fill opt_ir */
-    int thread_style;           /* CPU: foreign IR; see cpu_abi.h */
+    int keep_opt;     /* fill opt_ir */
+    int thread_style; /* CPU: foreign IR; see cpu_abi.h */
 };
 
 struct eider_codegen_result {
-    struct eider_blob code;     /* PTX text, or an object file */
-    struct eider_blob opt_ir;   /* text after the pass pipeline, on request */
-    int ptx_version;            /* as emitted; 0 for the CPU */
+    struct eider_blob code;   /* PTX text, or an object file */
+    struct eider_blob opt_ir; /* text after the pass pipeline, on request */
+    int ptx_version;          /* as emitted; 0 for the CPU */
     uint64_t opt_ns, emit_ns;
 };
 
@@ -47,6 +47,11 @@ struct eider_codegen_result {
 eider_status eider_codegen_emit(const eider_allocator *a, LLVMModuleRef module,
                                 const struct eider_codegen_job *job,
                                 struct eider_codegen_result *out);
+
+/* The same, but code is the host's assembly text.  Fails with EIDER_UNSUPPORTED for a GPU. */
+eider_status eider_codegen_assembly(const eider_allocator *a, LLVMModuleRef module,
+                                    const struct eider_codegen_job *job,
+                                    struct eider_codegen_result *out);
 
 /* The pass pipeline's text, for keys. */
 const char *eider_codegen_pipeline(void);
@@ -58,17 +63,17 @@ int eider_ptx_version_of_driver(int driver);
 
 /* An assembler that is present. */
 struct eider_assembler_info {
-    char name[32];      /* "nvptxcompiler", "ptxas", "nvjitlink" */
+    char name[32]; /* "nvptxcompiler", "ptxas", "nvjitlink" */
     char version[64];
     char path[512];
 };
 
 struct eider_assemble_job {
     struct eider_target target;
-    const char *assembler;   /* NULL or "auto": first of the order that is present */
-    int contract;            /* 0: -fmad=false */
+    const char *assembler; /* NULL or "auto": first of the order that is present */
+    int contract;          /* 0: -fmad=false */
     int line_info;
-    int deadline_ms;         /* for spawned tools */
+    int deadline_ms; /* for spawned tools */
 };
 
 struct eider_assemble_result {
@@ -124,7 +129,7 @@ eider_status eider_worker_compile(const eider_allocator *a, const eider_source *
  * stdout and stderr collected together, killed at the deadline.  Fails with EIDER_IO
  * (cannot start), EIDER_TIMEOUT.  *exit_code is 128 + n for signal n. */
 eider_status eider_spawn(const eider_allocator *a, const char *const *argv,
-                         const struct eider_blob *input, int deadline_ms,
-                         struct eider_text *output, int *exit_code);
+                         const struct eider_blob *input, int deadline_ms, struct eider_text *output,
+                         int *exit_code);
 
 #endif

@@ -1,0 +1,182 @@
+/* ptx.c -- see ptx.h. */
+#include "ptx.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Below: the lowest PTX version that ptxas 13.0 accepted for each, found by trial. */
+
+static const struct {
+    int sm;
+    char suffix;
+    int version;
+} target_table[] = {
+    {80, 0, 70}, {86, 0, 71}, {87, 0, 74}, {89, 0, 78}, {90, 0, 78}, {90, 'a', 80},
+};
+
+static const struct {
+    const char *text;
+    int version;
+} instruction_table[] = {
+    {"cvt.f32.bf16", 71},
+    {"alloca.", 73},
+    {"L1::no_allocate", 74},
+    {"L1::evict_", 74},
+    {"L2::evict_", 74},
+    {"L2::64B", 74},
+    {"L2::128B", 74},
+    {"L2::256B", 74},
+    {"L2::cache_hint", 74},
+    {"createpolicy.", 74},
+    {"applypriority.", 74},
+    {"discard.global", 74},
+    {"e4m3x2", 81},
+    {"e5m2x2", 81},
+    {"elect.sync", 80},
+    {"cp.async.bulk", 80},
+    {"setmaxnreg.", 80},
+    {"wgmma.", 80},
+    {"fence.proxy.async", 80},
+    {"st.async.", 81},
+    {"multimem.", 81},
+    {"red.global.add.v", 81},
+    {"red.global.v", 81},
+    {".satfinite.tf32", 81},
+    {"tensormap.", 83},
+    {".b128", 83},
+    {"cp.async.bulk.shared::cta", 86},
+};
+
+/* fp8 conversions came to sm_90 with its first PTX, to sm_89 later. */
+#define FP8_VERSION 81
+#define FP8_VERSION_SM_90 78
+
+static const struct {
+    int driver, version;
+} driver_table[] = {
+    {13010, 91}, {13000, 90}, {12090, 88}, {12080, 87}, {12070, 86}, {12050, 85}, {12040, 84},
+    {12030, 83}, {12020, 82}, {12010, 81}, {12000, 80}, {11080, 78}, {11070, 77}, {11060, 76},
+    {11050, 75}, {11040, 74}, {11030, 73}, {11020, 72}, {11010, 71}, {11000, 70},
+};
+
+#define N_ROWS(table) (sizeof(table) / sizeof(table)[0])
+
+int eider_ptx_version_of_driver(int driver)
+{
+    for (size_t i = 0; i < N_ROWS(driver_table); i++)
+        if (driver >= driver_table[i].driver) return driver_table[i].version;
+    return 0;
+}
+
+static int version_of_target(struct eider_target target)
+{
+    for (size_t i = 0; i < N_ROWS(target_table); i++)
+        if (target.sm == target_table[i].sm && target.suffix == target_table[i].suffix)
+            return target_table[i].version;
+    return target_table[0].version;
+}
+
+int eider_ptx_version_needed(const char *ptx, struct eider_target target, const char **why)
+{
+    struct eider_target generated = eider_target_generated(target);
+    int version = version_of_target(generated);
+    *why = NULL;
+    for (size_t i = 0; i < N_ROWS(instruction_table); i++) {
+        int needed = instruction_table[i].version;
+        const char *text = instruction_table[i].text;
+        int is_fp8 = text[0] == 'e' && text[2] == 'm';
+        if (is_fp8 && generated.sm >= 90) needed = FP8_VERSION_SM_90;
+        if (needed > version && strstr(ptx, text)) {
+            version = needed;
+            *why = text;
+        }
+    }
+    return version;
+}
+
+/* ---- The header ---------------------------------------------------------- */
+
+static int is_name_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '$' || c == '%';
+}
+
+/* The '{' or ';' that ends the header of entry `name`, or NULL. */
+static const char *end_of_header(const char *ptx, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = strstr(ptx, ".entry "); at; at = strstr(at + 1, ".entry ")) {
+        const char *found = at + strlen(".entry ");
+        if (strncmp(found, name, length) == 0 && !is_name_char(found[length]))
+            return found + strcspn(found, "{;");
+    }
+    return NULL;
+}
+
+static eider_status fail_entry(const char *ptx, const char *name)
+{
+    char names[512] = "";
+    size_t length = 0;
+    for (const char *at = strstr(ptx, ".entry "); at; at = strstr(at + 1, ".entry ")) {
+        const char *found = at + strlen(".entry ");
+        size_t n = 0;
+        while (is_name_char(found[n])) n++;
+        if (length + n + 3 > sizeof names) break;
+        length += (size_t)sprintf(names + length, "%s%.*s", length ? ", " : "", (int)n, found);
+    }
+    if (length == 0)
+        return eider_fail(EIDER_CODEGEN,
+                          "no kernel '%.200s': the module has no kernels (a kernel "
+                          "has the calling convention ptx_kernel)",
+                          name);
+    return eider_fail(EIDER_CODEGEN, "no kernel '%.200s' in the module; its kernels: %s", name,
+                      names);
+}
+
+static eider_status pick_version(const char *ptx, const struct eider_codegen_job *job, int *out)
+{
+    const char *why;
+    int needed = eider_ptx_version_needed(ptx, job->target, &why);
+    if (job->ptx_version && job->ptx_version < needed) {
+        char target[EIDER_TARGET_TEXT_BYTES];
+        eider_target_print(job->target, target);
+        return eider_fail(EIDER_CODEGEN,
+                          "%s of kernel '%.200s' needs PTX %d.%d, but at most %d.%d "
+                          "is allowed",
+                          why ? why : target, job->entry, needed / 10, needed % 10,
+                          job->ptx_version / 10, job->ptx_version % 10);
+    }
+    *out = job->ptx_version ? job->ptx_version : needed;
+    return EIDER_OK;
+}
+
+eider_status eider_ptx_finish(const eider_allocator *a, const char *ptx, size_t size,
+                              const struct eider_codegen_job *job, struct eider_blob *out,
+                              int *out_version)
+{
+    const char *version = strstr(ptx, ".version ");
+    if (!version) return eider_fail(EIDER_CODEGEN, "LLVM wrote PTX without a version");
+    const char *after = version + strcspn(version, "\n");
+    const char *header = end_of_header(after, job->entry);
+    if (!header) return fail_entry(after, job->entry);
+    EIDER_TRY(pick_version(ptx, job, out_version));
+
+    const char *entry = header;
+    while (strncmp(entry, ".entry ", 7) != 0) entry--;
+    size_t length = (size_t)(header - entry);
+    int is_stated = memmem(entry, length, ".maxntid", 8) || memmem(entry, length, ".reqntid", 8);
+
+    struct eider_text text;
+    eider_text_init(&text, a);
+    eider_text_bytes(&text, ptx, (size_t)(version - ptx));
+    eider_text_add(&text, ".version %d.%d", *out_version / 10, *out_version % 10);
+    eider_text_bytes(&text, after, (size_t)(header - after));
+    if (job->block_threads && !is_stated)
+        eider_text_add(&text, ".maxntid %u, 1, 1\n", job->block_threads);
+    eider_text_bytes(&text, header, size - (size_t)(header - ptx));
+    char *data;
+    EIDER_TRY(eider_text_take(&text, &data, &size));
+    *out = (struct eider_blob){data, size};
+    return EIDER_OK;
+}
