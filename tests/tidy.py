@@ -147,7 +147,7 @@ def includes(file):
         if not found:
             continue
         header = found.group(1)
-        if header.startswith("llvm"):
+        if header.startswith(("llvm/", "llvm-c/")):
             pattern = LLVM_HEADERS.get(file.folder)
             if not pattern or not re.match(pattern, header):
                 yield n, f"{file.folder} may not include {header}"
