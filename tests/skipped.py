@@ -3,8 +3,8 @@
 
     skipped.py build/dev/Testing/Temporary/LastTest.log
 
-A test that skips prints a line "SKIPPED: why" first.  Where the reason has the word GPU, the test
-is counted as one that needs a GPU.
+A test that skips prints a line "SKIPPED (no GPU): detail" or "SKIPPED: why" first.  Where the
+reason has the word GPU, the test is counted as one that needs a GPU.
 """
 import re
 import sys
@@ -21,7 +21,9 @@ def main():
             count = 1
         if not count:
             continue
-        reasons = re.findall(r"^SKIPPED: (.*)$", part, re.M) or ["no reason given"]
+        reasons = [": ".join(filter(None, reason)) for reason in
+                   re.findall(r"^SKIPPED(?: \((.*?)\))?: (.*)$", part, re.M)]
+        reasons = reasons or ["no reason given"]
         no_gpu = sum(bool(re.search(r"\bGPUs?\b", reason)) for reason in reasons)
         total += count
         gpu += count if no_gpu == len(reasons) else no_gpu
