@@ -114,9 +114,10 @@ static void gated_goldens_agree(void **state)
                  agrees(back[0], v[4], v[0] >= -2 && v[0] <= 0 ? unit : 0) &&
                  agrees(back[1], v[5], 0);
         if (!ok && bad++ < 30)
-            print_error("%s%s(%s, %s, %s): %.17g %.17g want %s; dx %.17g want %s; dy %.17g want %s\n",
-                        name, more, field[0], field[1], field[2], forward, back[2], field[3], back[0],
-                        field[4], back[1], field[5]);
+            print_error(
+                "%s%s(%s, %s, %s): %.17g %.17g want %s; dx %.17g want %s; dy %.17g want %s\n", name,
+                more, field[0], field[1], field[2], forward, back[2], field[3], back[0], field[4],
+                back[1], field[5]);
         rows++;
     }
     fclose(file);

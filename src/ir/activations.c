@@ -12,14 +12,14 @@
 #include "syntax.h"
 
 static const struct eider_activation rows[] = {
-#define EIDER_ACTIVATION(name, n_tensors, params, results, backward, body, doc)                    \
+#define EIDER_ACTIVATION(name, n_tensors, params, results, backward, body, doc) \
     {#name, params, results, body, backward, n_tensors, doc},
 #define EIDER_ALIAS(alias, name)
 #include "activations.def"
 };
 
 static const char *const signatures[] = {
-#define EIDER_ACTIVATION(name, n_tensors, params, results, backward, body, doc)                    \
+#define EIDER_ACTIVATION(name, n_tensors, params, results, backward, body, doc) \
     results " = " #name "(" params ")",
 #define EIDER_ALIAS(alias, name)
 #include "activations.def"
@@ -136,8 +136,8 @@ struct expansion {
     eider_node results[EIDER_RESULTS_MAX];
 };
 
-static eider_node expand_cell(const struct eider_graph *from, struct eider_graph *to,
-                              eider_node id, const eider_node *map, struct expansion *calls)
+static eider_node expand_cell(const struct eider_graph *from, struct eider_graph *to, eider_node id,
+                              const eider_node *map, struct expansion *calls)
 {
     const struct eider_cell *cell = &from->cells[id];
     const eider_node *args = eider_graph_args(from, id);
@@ -150,8 +150,8 @@ static eider_node expand_cell(const struct eider_graph *from, struct eider_graph
     return calls[id].results[0];
 }
 
-static eider_status expand(const struct eider_graph *from, struct eider_graph *to,
-                           eider_node *map, struct expansion *calls)
+static eider_status expand(const struct eider_graph *from, struct eider_graph *to, eider_node *map,
+                           struct expansion *calls)
 {
     for (eider_node id = 1; id < from->n_cells; id++)
         map[id] = expand_cell(from, to, id, map, calls);

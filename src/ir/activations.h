@@ -9,14 +9,14 @@
 #include "graph.h"
 
 struct eider_activation {
-    const char *name;      /* "swiglu_oai" */
-    const char *params;    /* "x, y, alpha=1.702, limit=inf": names, then defaults */
-    const char *results;   /* "out", or "dx, dy, out" */
-    const char *body;      /* statements that assign every result */
-    const char *backward;  /* name of the row with its gradients, or "" to derive it; its
+    const char *name;     /* "swiglu_oai" */
+    const char *params;   /* "x, y, alpha=1.702, limit=inf": names, then defaults */
+    const char *results;  /* "out", or "dx, dy, out" */
+    const char *body;     /* statements that assign every result */
+    const char *backward; /* name of the row with its gradients, or "" to derive it; its
                             * params are these, with dout after the differentiable ones, and
                             * its results are the gradients of those, then the forward value */
-    int n_tensors;         /* leading params that are differentiable operands */
+    int n_tensors;        /* leading params that are differentiable operands */
     const char *doc;
 };
 

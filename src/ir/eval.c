@@ -14,23 +14,23 @@
 
 /* ---- The primitives, in the order of ops.def ------------------------------ */
 
-#define HOST1(name, value)                                                                         \
-    static double host_##name(const double *v)                                                     \
-    {                                                                                              \
-        double a = v[0];                                                                           \
-        return value;                                                                              \
+#define HOST1(name, value)                     \
+    static double host_##name(const double *v) \
+    {                                          \
+        double a = v[0];                       \
+        return value;                          \
     }
-#define HOST2(name, value)                                                                         \
-    static double host_##name(const double *v)                                                     \
-    {                                                                                              \
-        double a = v[0], b = v[1];                                                                 \
-        return value;                                                                              \
+#define HOST2(name, value)                     \
+    static double host_##name(const double *v) \
+    {                                          \
+        double a = v[0], b = v[1];             \
+        return value;                          \
     }
-#define HOST3(name, value)                                                                         \
-    static double host_##name(const double *v)                                                     \
-    {                                                                                              \
-        double a = v[0], b = v[1], c = v[2];                                                       \
-        return value;                                                                              \
+#define HOST3(name, value)                     \
+    static double host_##name(const double *v) \
+    {                                          \
+        double a = v[0], b = v[1], c = v[2];   \
+        return value;                          \
     }
 
 static double maximum(double a, double b)
@@ -165,11 +165,16 @@ static double round_integer(double value, double least, double largest)
 double eider_round_to(double value, eider_dtype type, int saturate)
 {
     switch (type) {
-    case EIDER_F64: return value;
-    case EIDER_I32: return round_integer(value, INT32_MIN, INT32_MAX);
-    case EIDER_I64: return round_integer(value, (double)INT64_MIN, (double)INT64_MAX);
-    case EIDER_BOOL: return value != 0;
-    default: return round_float(value, type, saturate);
+    case EIDER_F64:
+        return value;
+    case EIDER_I32:
+        return round_integer(value, INT32_MIN, INT32_MAX);
+    case EIDER_I64:
+        return round_integer(value, (double)INT64_MIN, (double)INT64_MAX);
+    case EIDER_BOOL:
+        return value != 0;
+    default:
+        return round_float(value, type, saturate);
     }
 }
 
@@ -183,9 +188,12 @@ static double value_of(const struct eider_graph *g, eider_node id, const double 
     double v[3] = {0};
     switch (cell->op) {
     case EIDER_OP_input:
-    case EIDER_OP_scalar: return in[cell->payload];
-    case EIDER_OP_number: return eider_cell_number(cell);
-    case EIDER_OP_integer: return (double)(int64_t)cell->payload;
+    case EIDER_OP_scalar:
+        return in[cell->payload];
+    case EIDER_OP_number:
+        return eider_cell_number(cell);
+    case EIDER_OP_integer:
+        return (double)(int64_t)cell->payload;
     case EIDER_OP_cast:
     case EIDER_OP_cast_nan:
         return eider_round_to(values[args[0]], (eider_dtype)cell->payload,

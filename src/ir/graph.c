@@ -158,15 +158,14 @@ eider_node eider_graph_unary(struct eider_graph *g, enum eider_op op, eider_node
     return eider_graph_put(g, op, &a, 1, 0);
 }
 
-eider_node eider_graph_binary(struct eider_graph *g, enum eider_op op, eider_node a,
-                              eider_node b)
+eider_node eider_graph_binary(struct eider_graph *g, enum eider_op op, eider_node a, eider_node b)
 {
     eider_node args[2] = {a, b};
     return eider_graph_put(g, op, args, 2, 0);
 }
 
-eider_node eider_graph_ternary(struct eider_graph *g, enum eider_op op, eider_node a,
-                               eider_node b, eider_node c)
+eider_node eider_graph_ternary(struct eider_graph *g, enum eider_op op, eider_node a, eider_node b,
+                               eider_node c)
 {
     eider_node args[3] = {a, b, c};
     return eider_graph_put(g, op, args, 3, 0);
@@ -193,8 +192,10 @@ static struct eider_graph_operand *declare(struct eider_graph *g, const char *na
 {
     if (g->status != EIDER_OK) return NULL;
     if (!name || !is_name(name) || strlen(name) >= EIDER_NAME_BYTES) {
-        eider_graph_fail(g, EIDER_BAD_ARG, "'%.80s' is not a name of 1 to %d letters, digits "
-                         "and '_'", name ? name : "", EIDER_NAME_BYTES - 1);
+        eider_graph_fail(g, EIDER_BAD_ARG,
+                         "'%.80s' is not a name of 1 to %d letters, digits "
+                         "and '_'",
+                         name ? name : "", EIDER_NAME_BYTES - 1);
         return NULL;
     }
     if (eider_syntax_reserved(name, strlen(name))) {
@@ -276,8 +277,7 @@ static eider_status copy_cells(const struct eider_graph *from, struct eider_grap
         const eider_node *args = eider_graph_args(from, id);
         eider_node mapped[EIDER_CALL_ARGS_MAX];
         for (uint32_t k = 0; k < cell->n_args; k++) mapped[k] = map[args[k]];
-        map[id] = eider_graph_put(to, (enum eider_op)cell->op, mapped, cell->n_args,
-                                  cell->payload);
+        map[id] = eider_graph_put(to, (enum eider_op)cell->op, mapped, cell->n_args, cell->payload);
     }
     memcpy(to->operands, from->operands, sizeof to->operands);
     to->n_operands = from->n_operands;
@@ -339,8 +339,9 @@ struct eider_hash eider_graph_hash(const struct eider_graph *g)
         const struct eider_graph_operand *operand = &g->operands[i];
         XXH128_hash_t name = XXH3_128bits(operand->name, strlen(operand->name));
         XXH128_hash_t node = known[operand->node];
-        uint64_t parts[] = {hash.low,   hash.high, name.low64,  name.high64, operand->kind,
-                            (uint64_t)operand->type, node.low64, node.high64};
+        uint64_t parts[] = {hash.low,    hash.high,     name.low64,
+                            name.high64, operand->kind, (uint64_t)operand->type,
+                            node.low64,  node.high64};
         XXH128_hash_t next = XXH3_128bits(parts, sizeof parts);
         hash = (struct eider_hash){next.low64, next.high64};
     }

@@ -16,7 +16,8 @@ enum eider_vtype { EIDER_V_NONE, EIDER_V_BOOL, EIDER_V_I32, EIDER_V_I64, EIDER_V
 enum eider_vtype eider_vtype_of(eider_dtype type);
 
 /* Fills types[n_cells] for an expanded graph.  `dtypes` has one storage type per
- * operand.  Literals get the type in which they are used first; lower.c converts.
+ * operand.  A literal, and what is computed from literals alone, gets the widest type that
+ * a user computes in; lower.c converts for the others.
  * Fails with EIDER_TYPE, naming the operation and its operands' types. */
 eider_status eider_infer(const struct eider_graph *g, const eider_dtype *dtypes, int wide,
                          uint8_t *types);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 const struct eider_op_row eider_ops[EIDER_OP_COUNT] = {
-#define EIDER_OP(name, arity, text, rule, doc)                                                     \
+#define EIDER_OP(name, arity, text, rule, doc) \
     [EIDER_OP_##name] = {#name, text, doc, arity, EIDER_RULE_##rule},
 #include "ops.def"
 };

@@ -53,7 +53,7 @@ struct parser {
     struct token token;
     int parentheses; /* open ones; a newline inside them separates nothing */
     int depth;
-    int body;        /* 0: a program; else how many bodies deep */
+    int body; /* 0: a program; else how many bodies deep */
     struct multi multi;
     struct symbol *symbols;
     uint32_t n_symbols, room_symbols;
@@ -69,8 +69,7 @@ static int failed(const struct parser *p)
 }
 
 /* Fails at `at`; `found` and `expected` are phrases. */
-static eider_node fail_at(struct parser *p, const char *at, const char *found,
-                          const char *expected)
+static eider_node fail_at(struct parser *p, const char *at, const char *found, const char *expected)
 {
     size_t line = 1;
     const char *start = p->text;
@@ -276,8 +275,7 @@ static int grow_symbols(struct parser *p)
 }
 
 /* Adds a name that is not there yet; NULL when memory is exhausted. */
-static struct symbol *add(struct parser *p, const char *name, size_t length,
-                          enum symbol_kind kind)
+static struct symbol *add(struct parser *p, const char *name, size_t length, enum symbol_kind kind)
 {
     if (!grow_symbols(p)) return NULL;
     struct symbol *s = &p->symbols[p->n_symbols];
@@ -337,16 +335,16 @@ static eider_node expression(struct parser *p);
 struct callee {
     enum eider_op op; /* 0: an activation */
     size_t row;
-    const char *at;   /* the name in the text */
+    const char *at; /* the name in the text */
     char name[EIDER_NAME_BYTES];
 };
 
 static const struct {
     const char *name, *what;
 } reserved_functions[] = {
-    {"sum", "reductions"},     {"mean", "reductions"},   {"amax", "reductions"},
-    {"prod", "reductions"},    {"argmax", "reductions"}, {"logsumexp", "reductions"},
-    {"pick", "gathers"},       {"row", "index values"},  {"col", "index values"},
+    {"sum", "reductions"},  {"mean", "reductions"},   {"amax", "reductions"},
+    {"prod", "reductions"}, {"argmax", "reductions"}, {"logsumexp", "reductions"},
+    {"pick", "gathers"},    {"row", "index values"},  {"col", "index values"},
 };
 
 static int distance(const char *a, const char *b)
@@ -399,8 +397,8 @@ static void fail_unknown(struct parser *p, const char *name)
     char expected[160];
     for (size_t i = 0; i < sizeof reserved_functions / sizeof *reserved_functions; i++) {
         if (strcmp(reserved_functions[i].name, name) != 0) continue;
-        snprintf(expected, sizeof expected, "another function; %s: %s are not supported yet",
-                 name, reserved_functions[i].what);
+        snprintf(expected, sizeof expected, "another function; %s: %s are not supported yet", name,
+                 reserved_functions[i].what);
         fail_token(p, expected);
         return;
     }
@@ -546,8 +544,8 @@ static void apply(struct parser *p, const struct callee *f, eider_node *args, ui
         eider_parse_body(p->g, f->row, args, p->body, results);
         return;
     }
-    eider_node call = eider_activation_call(p->g, f->row, args,
-                                            (uint32_t)eider_activation_n_params(f->row));
+    eider_node call =
+        eider_activation_call(p->g, f->row, args, (uint32_t)eider_activation_n_params(f->row));
     list_results(p->g, call, n_results, results);
 }
 
@@ -571,6 +569,8 @@ static eider_node call_activation(struct parser *p, const struct callee *f)
         snprintf(found, sizeof found, "%s with %d results", f->name, n_results);
         return failed(p) ? 0 : fail_at(p, f->at, found, expected);
     }
+    if (n_results > 1 && p->token.kind != END && p->token.kind != SEPARATOR)
+        return fail_token(p, "the end of the statement: this call has several results");
     apply(p, f, args, n, n_results, results);
     if (n_results > 1) {
         p->multi.n = n_results;
@@ -782,8 +782,6 @@ static void assignment(struct parser *p)
     expect(p, "=", n == 1 ? "'=' or ','" : "'='");
     p->multi = (struct multi){.at = p->token.at};
     eider_node value = expression(p);
-    if (p->multi.n && p->token.kind != END && p->token.kind != SEPARATOR)
-        fail_token(p, "the end of the statement: this call has several results");
     bind_all(p, names, n, value);
 }
 
@@ -881,8 +879,8 @@ void eider_parse_body(struct eider_graph *g, size_t row, const eider_node *args,
         eider_graph_fail(g, EIDER_PARSE, "%s: its body calls itself", activation->name);
         return;
     }
-    struct parser p = {.g = g, .text = activation->body, .cursor = activation->body,
-                       .body = depth + 1};
+    struct parser p = {
+        .g = g, .text = activation->body, .cursor = activation->body, .body = depth + 1};
     bind_params(&p, activation->params, args);
     statements(&p);
     for (int i = 0; !failed(&p) && eider_activation_item(activation->results, i, &item); i++) {

@@ -16,7 +16,7 @@ enum eider_level {
     EIDER_LEVEL_SUM,
     EIDER_LEVEL_PRODUCT,
     EIDER_LEVEL_UNARY,
-    EIDER_LEVEL_POWER,   /* groups from the right; its exponent is a UNARY */
+    EIDER_LEVEL_POWER, /* groups from the right; its exponent is a UNARY */
     EIDER_LEVEL_PRIMARY
 };
 
