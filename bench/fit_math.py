@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Prints the tables of src/ir/math_fit.h: coefficients that have no closed form.
+
+    python3 bench/fit_math.py > src/ir/math_fit.h      (needs mpmath)
+
+Each fit interpolates at Chebyshev nodes of its interval in 60 digits, which is within a
+small factor of the best polynomial, rounds the coefficients to the format that will use
+them, and states the largest relative error of the rounded polynomial over 4000 points.
+The error is that of the approximation; rounding in the evaluation comes on top.
+"""
+import struct
+
+from mpmath import mp, mpf, cos, pi, erf, erfc, exp, tanh, atanh, sqrt, matrix, lu_solve, log
+
+mp.dps = 60
+
+
+def to_f32(v):
+    return mpf(struct.unpack("f", struct.pack("f", float(v)))[0])
+
+
+def to_f64(v):
+    return mpf(float(v))
+
+
+def evaluate(c, t):
+    s = mpf(0)
+    for k in reversed(c):
+        s = s * t + k
+    return s
+
+
+def fit(f, low, high, n):
+    """The polynomial of n coefficients through f at the Chebyshev nodes of [low, high]."""
+    low, high = mpf(low), mpf(high)
+    nodes = [(low + high) / 2 + (high - low) / 2 * cos(pi * (2 * i + 1) / (2 * n)) for i in range(n)]
+    a = matrix(n, n)
+    b = matrix(n, 1)
+    for i, t in enumerate(nodes):
+        p = mpf(1)
+        for j in range(n):
+            a[i, j] = p
+            p *= t
+        b[i] = f(t)
+    return list(lu_solve(a, b))
+
+
+def table(name, what, f, low, high, n, rounded, whole=lambda p, t: p):
+    """`whole` turns the polynomial's value into that of the function which the code computes."""
+    c = [rounded(v) for v in fit(f, low, high, n)]
+    worst = mpf(0)
+    for i in range(4001):
+        t = mpf(low) + (mpf(high) - mpf(low)) * i / 4000
+        if whole(f(t), t):
+            worst = max(worst, abs(whole(evaluate(c, t), t) / whole(f(t), t) - 1))
+    print("/* %s: relative error 2^%.1f. */" % (what, float(log(worst) / log(2))))
+    print("static const double %s[] = {" % name)
+    for v in c:
+        print("    %s," % float(v).hex())
+    print("};\n")
+
+
+def erfcx_times(k):
+    """(1 + 2a) exp(a^2) erfc(a) as a function of q = (a - k) / (a + k)."""
+    def f(q):
+        a = k * (1 + q) / (1 - q)
+        return (1 + 2 * a) * exp(a * a) * erfc(a)
+    return f
+
+
+def erf_excess(z):
+    """erf(a) / a - 1 with z = a^2."""
+    return erf(sqrt(z)) / sqrt(z) - 1 if z > mpf(10) ** -40 else 2 / sqrt(pi) - 1
+
+
+def tanh_excess(z):
+    """(tanh(a) / a - 1) / a^2 with z = a^2."""
+    return (tanh(sqrt(z)) / sqrt(z) - 1) / z if z > mpf(10) ** -20 else -mpf(1) / 3
+
+
+def tanh_argument(z):
+    """atanh(2 Phi(x) - 1) / x with z = x^2: what tanh must be given to be a normal CDF."""
+    if z < mpf(10) ** -30:
+        return sqrt(2 / pi)
+    x = sqrt(z)
+    return -log(erfc(x / sqrt(2)) / (2 - erfc(x / sqrt(2)))) / (2 * x)
+
+
+def main():
+    print('/* math_fit.h -- printed by bench/fit_math.py; do not edit.')
+    print(' *')
+    print(' * Polynomials whose coefficients have no closed form, lowest power first.')
+    print(' */')
+    print('#ifndef EIDER_IR_MATH_FIT_H')
+    print('#define EIDER_IR_MATH_FIT_H\n')
+    print("#define ERFCX_F64_K 3.5")
+    print("#define ERFCX_F64_MAX 28.0")
+    table("erfcx_f64", "(1 + 2a) erfcx(a), a in [0, 28], in q = (a - 3.5) / (a + 3.5)",
+          erfcx_times(mpf(3.5)), -1, (28 - 3.5) / (28 + 3.5), 23, to_f64)
+    print("#define ERFCX_F32_K 2.0")
+    print("#define ERFCX_F32_MAX 11.0")
+    table("erfcx_f32", "(1 + 2a) erfcx(a), a in [0, 11], in q = (a - 2) / (a + 2)",
+          erfcx_times(mpf(2)), -1, mpf(9) / 13, 11, to_f32)
+    table("erf_f32", "erf(a), a in [0, 0.8]: erf(a) / a - 1 in a^2", erf_excess, 0, 0.64, 7,
+          to_f32, lambda p, t: 1 + p)
+    table("tanh_f32", "tanh(a), a in [0, 0.6]: (tanh(a) / a - 1) / a^2 in a^2", tanh_excess, 0, 0.36,
+          5, to_f32, lambda p, t: 1 + p * t)
+
+
+if __name__ == "__main__":
+    main()
+    print("#endif")

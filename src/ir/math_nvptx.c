@@ -1,0 +1,159 @@
+/* math_nvptx.c -- math on NVIDIA GPUs.
+ *
+ * f64 (math=exact, and programs in f64) is the arithmetic of math_*.c.  f32 (fast and
+ * approx) is the same arithmetic over the hardware's ex2 and rcp where those are shorter:
+ * their arguments here are in ranges where the .ftz forms, which need no scaling code
+ * around them, are as good as the full ones.  Where the program itself asks for a
+ * machine form, its subnormals count, and .ftz is used only in ftz mode.
+ */
+#include "math_code.h"
+
+#include "math_fit.h"
+
+/* ---- Machine forms --------------------------------------------------------- */
+
+/* One instruction as text, without and with flushing of subnormals. */
+static const struct instruction {
+    const char *full, *flushed, *constraints;
+    unsigned n_args;
+} instructions[EIDER_OP_COUNT] = {
+    [EIDER_OP_m_tanh] = {"tanh.approx.f32 $0, $1;", "tanh.approx.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_m_ex2] = {"ex2.approx.f32 $0, $1;", "ex2.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_m_lg2] = {"lg2.approx.f32 $0, $1;", "lg2.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_m_rcp] = {"rcp.approx.f32 $0, $1;", "rcp.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_m_rsqrt] = {"rsqrt.approx.f32 $0, $1;", "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_m_sqrt] = {"sqrt.approx.f32 $0, $1;", "sqrt.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_m_sin] = {"sin.approx.f32 $0, $1;", "sin.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_m_cos] = {"cos.approx.f32 $0, $1;", "cos.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_rcp] = {"rcp.approx.f32 $0, $1;", "rcp.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_rsqrt] = {"rsqrt.approx.f32 $0, $1;", "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_sqrt] = {"sqrt.approx.f32 $0, $1;", "sqrt.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_div] = {"div.full.f32 $0, $1, $2;", "div.full.ftz.f32 $0, $1, $2;", "=f,f,f", 2},
+    /* PTX: the sign of the first operand on the second. */
+    [EIDER_OP_copysign] = {"copysign.f32 $0, $2, $1;", "copysign.f32 $0, $2, $1;", "=f,f,f", 2},
+};
+
+static pack instruction(struct eider_emit *e, enum eider_op op, int flushed, const pack *args)
+{
+    const struct instruction *i = &instructions[op];
+    return eider_pack_asm(e, flushed ? i->flushed : i->full, i->constraints,
+                          LLVMTypeOf(args[0]), args, i->n_args);
+}
+
+/* ---- f32 -------------------------------------------------------------------- */
+
+static const struct eider_math_format f32;
+
+/* x log2(e) = n + r with n held within the exponents of normal numbers, so that 2^r takes
+ * up what lies beyond and reaches subnormals, 0 and infinity by itself; then 2^n 2^r. */
+static pack exp_f32(struct eider_emit *e, pack high, pack low)
+{
+    const double magic = 0x1.8p23 + 127; /* its sum's low bits are n plus the bias */
+    pack n = p_scale(e, high, f32.log2e);
+    n = p_binary(e, "llvm.maxnum", n, p_like(n, -126));
+    n = p_binary(e, "llvm.minnum", n, p_like(n, 127));
+    pack sum = p_offset(e, n, magic);
+    n = p_offset(e, sum, -magic);
+    pack r = p_fma_by(e, high, f32.log2e, p_neg(e, n));
+    r = p_fma_by(e, high, f32.log2e_low, r);
+    if (low) r = p_fma_by(e, low, f32.log2e, r);
+    pack bits = p_bits(e, sum);
+    bits = LLVMBuildShl(e->builder, bits, p_integer(LLVMTypeOf(bits), f32.mantissa), "");
+    pack power = p_from_bits(e, bits, LLVMTypeOf(high));
+    return p_mul(e, instruction(e, EIDER_OP_m_ex2, 1, &r), power);
+}
+
+/* |b| within [2^-126, 2^126]. */
+static pack divide_f32(struct eider_emit *e, pack a, pack b)
+{
+    return p_mul(e, a, instruction(e, EIDER_OP_m_rcp, 1, &b));
+}
+
+/* Constants as in math_arithmetic.c; the series leave less than 2^-27. */
+static const struct eider_math_format f32 = {
+    .mantissa = 23,
+    .bias = 127,
+    .exp_low = -104, /* below the logarithm of half the smallest number */
+    .exp_high = 89,  /* above that of the largest */
+    .log2e = 0x1.715476p+0,
+    .log2e_low = 0x1.4ae0cp-26,
+    .ln2 = 0x1.62e43p-1,
+    .ln2_low = -0x1.05c61p-29,
+    .half_pi = {0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50},
+    .tiny = 0x1p-126,
+    .lift = 0x1p25,
+    .lift_log2 = 25,
+    .root_half = 0x3f3504f3,
+    .n_exp = 9,
+    .n_log = 4,
+    .n_sin = 4,
+    .n_cos = 5,
+    .erf = erf_f32,
+    .n_erf = (int)(sizeof erf_f32 / sizeof *erf_f32),
+    .erf_max = 0.8,
+    .erfcx = erfcx_f32,
+    .n_erfcx = (int)(sizeof erfcx_f32 / sizeof *erfcx_f32),
+    .erfcx_k = ERFCX_F32_K,
+    .erfcx_max = ERFCX_F32_MAX,
+    .exp = exp_f32,
+    .divide = divide_f32,
+};
+
+#define TANH_SMALL 0.6 /* up to here by the fit, beyond as 1 - 2 / (1 + exp(2|x|)) */
+
+static pack tanh_f32_of(struct eider_emit *e, pack x)
+{
+    pack a = p_abs(e, x);
+    pack power = p_scale(e, a, 2 * f32.log2e);
+    power = instruction(e, EIDER_OP_m_ex2, 1, &power);
+    pack inverse = p_offset(e, power, 1);
+    inverse = instruction(e, EIDER_OP_m_rcp, 1, &inverse);
+    pack large = p_fma_by(e, inverse, -2, p_like(x, 1));
+
+    pack z = p_mul(e, a, a);
+    pack small = eider_pack_polynomial(e, z, tanh_f32, (int)(sizeof tanh_f32 / sizeof *tanh_f32));
+    small = p_fma(e, p_mul(e, small, z), a, a);
+
+    pack value[2] = {p_select(e, p_is(e, a, LLVMRealOLT, TANH_SMALL), small, large), x};
+    return instruction(e, EIDER_OP_copysign, 0, value);
+}
+
+/* ---- By type ---------------------------------------------------------------- */
+
+static pack math_f64(struct eider_emit *e, enum eider_op op, const pack *args)
+{
+    pack one = p_like(args[0], 1);
+    switch (op) {
+    case EIDER_OP_div: return p_div(e, args[0], args[1]);
+    case EIDER_OP_rcp: return p_div(e, one, args[0]);
+    case EIDER_OP_sqrt: return p_unary(e, "llvm.sqrt", args[0]);
+    case EIDER_OP_rsqrt: return p_div(e, one, p_unary(e, "llvm.sqrt", args[0]));
+    case EIDER_OP_copysign: return eider_math_copysign(e, args[0], args[1]);
+    default: return eider_math_arithmetic(e, &eider_math_f64, op, args);
+    }
+}
+
+/* f32 by way of f64. */
+static pack widened(struct eider_emit *e, enum eider_op op, const pack *args)
+{
+    LLVMTypeRef narrow = LLVMTypeOf(args[0]);
+    LLVMTypeRef wide = eider_pack_like(narrow, LLVMDoubleTypeInContext(e->context));
+    pack wider[2];
+    wider[0] = LLVMBuildFPExt(e->builder, args[0], wide, "");
+    if (op == EIDER_OP_pow || op == EIDER_OP_div)
+        wider[1] = LLVMBuildFPExt(e->builder, args[1], wide, "");
+    return LLVMBuildFPTrunc(e->builder, math_f64(e, op, wider), narrow, "");
+}
+
+LLVMValueRef eider_math_nvptx(struct eider_emit *e, enum eider_op op, enum eider_vtype type,
+                              const LLVMValueRef *args)
+{
+    if (type == EIDER_V_F64) return math_f64(e, op, args);
+    if (op == EIDER_OP_copysign) return instruction(e, op, e->ftz, args);
+    /* pow needs a logarithm of more than f32's precision. */
+    if (e->math == EIDER_MATH_EXACT || op == EIDER_OP_pow) return widened(e, op, args);
+    if (instructions[op].n_args) return instruction(e, op, e->ftz, args);
+    if (op == EIDER_OP_exp2) return instruction(e, EIDER_OP_m_ex2, e->ftz, args);
+    if (op == EIDER_OP_tanh) return tanh_f32_of(e, args[0]);
+    return eider_math_arithmetic(e, &f32, op, args);
+}
