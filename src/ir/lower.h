@@ -13,6 +13,7 @@ struct eider_lowered {
     struct eider_graph *graph;  /* owned */
     uint8_t *types;             /* enum eider_vtype per node; owned */
     eider_math math;            /* resolved */
+    eider_dtype dtypes[EIDER_OPERANDS_MAX]; /* storage type per operand */
 };
 
 /* Runs the passes of passes.h.  `dtypes` has one storage type per operand. */

@@ -36,8 +36,8 @@ static const struct instruction {
 static pack instruction(struct eider_emit *e, enum eider_op op, int flushed, const pack *args)
 {
     const struct instruction *i = &instructions[op];
-    return eider_pack_asm(e, flushed ? i->flushed : i->full, i->constraints,
-                          LLVMTypeOf(args[0]), args, i->n_args);
+    return eider_emit_asm(e, LLVMTypeOf(args[0]), flushed ? i->flushed : i->full, i->constraints, 1,
+                          (pack *)args, i->n_args);
 }
 
 /* ---- f32 -------------------------------------------------------------------- */

@@ -19,29 +19,20 @@ LLVMTypeRef eider_pack_like(LLVMTypeRef type, LLVMTypeRef element);
 enum eider_vtype eider_pack_vtype(pack v);
 /* Integers as wide as the floats of `type`. */
 LLVMTypeRef eider_pack_bits_type(LLVMTypeRef type);
-/* `element` in every place of a pack of type `type`. */
-pack eider_pack_splat(LLVMTypeRef type, LLVMValueRef element);
 /* Call of the overloaded intrinsic `name`, such as "llvm.fma", for type `type`. */
 pack eider_pack_intrinsic(struct eider_emit *e, const char *name, LLVMTypeRef type,
-                          const pack *args, unsigned n_args);
-/* Call of the target's own intrinsic, which is not overloaded. */
-pack eider_pack_native(struct eider_emit *e, const char *name, const pack *args, unsigned n_args);
-/* An instruction of the target as text: pure, so that LLVM may merge, hoist and drop it.
- * "$0" is the result, "$1" the first argument; constraints as in "=f,f". */
-pack eider_pack_asm(struct eider_emit *e, const char *text, const char *constraints,
-                    LLVMTypeRef type, const pack *args, unsigned n_args);
+                          const pack *args, uint32_t n_args);
 /* c[0] + x (c[1] + x (c[2] + ...)), n >= 1. */
 pack eider_pack_polynomial(struct eider_emit *e, pack x, const double *c, int n);
 
 static inline pack p_number(LLVMTypeRef type, double value)
 {
-    return eider_pack_splat(type, LLVMConstReal(eider_pack_element(type), value));
+    return eider_emit_real(type, value);
 }
 
 static inline pack p_integer(LLVMTypeRef type, int64_t value)
 {
-    return eider_pack_splat(type,
-                            LLVMConstInt(eider_pack_element(type), (unsigned long long)value, 1));
+    return eider_emit_int(type, (uint64_t)value);
 }
 
 /* A number of the type of `v`. */

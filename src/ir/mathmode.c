@@ -1,0 +1,573 @@
+/* mathmode.c -- what the approximate modes may do to a graph.
+ *
+ * fast: division by a literal becomes multiplication.  approx, besides:
+ *     tanh(a)              t(a), one instruction (m_tanh)
+ *     sigmoid(a)           1/2 + 1/2 t(a/2)
+ *     x sigmoid(a)         h + h t(a/2), h = x/2
+ *     sigmoid(a) sigmoid(-a)     s - s^2, or 1/4 - 1/4 t^2 where s has no other use
+ *     s (b + 1)            s b + s
+ *     exp(a)               2^(a log2 e), one instruction (m_ex2)
+ *     normcdf, erf         through t of an odd polynomial
+ * and two identities that share what a backward pass computes anyway:
+ *     d (s (1 + v sigmoid(-v)))  d s + (d f) (k sigmoid(-v)), s = sigmoid(v), v = k z, f = z s
+ *     d (s sigmoid(-v)) y        (y - s y) (d s)
+ *
+ * Invariants: literal factors are folded into what they scale, so that a/2 is free where a
+ * is a multiple; limits of sigmoid's argument at which t has reached 1 are ignored; where
+ * x and a are the same but for such limits, they become one.
+ * Rules look at the old graph, whose operands come first, and add to the new one.
+ */
+#include "passes.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "infer.h"
+#include "mathmode_fit.h"
+
+#define LOG2E 1.44269504088896340736 /* log2(e) */
+#define SETTLED 30.0                 /* t(SETTLED / 2) = 1 in f32 */
+#define DEPTH_MAX 8                  /* of literals sought in an expression */
+
+struct rewrite {
+    const struct eider_graph *from;
+    struct eider_graph *to;
+    const uint8_t *types, *live;
+    eider_math math;
+    uint32_t *uses;        /* of each old node, outputs included ... */
+    uint32_t *uses_as_arg; /* ... of those, by sigmoid, directly or through neg ... */
+    uint32_t *uses_as_factor; /* ... and by mul */
+    eider_node *unified;   /* base of sigmoid arguments -> what stands for it; 0: itself */
+    eider_node *map;       /* old to new; 0: not yet */
+};
+
+/* ---- Looking at the old graph ------------------------------------------------- */
+
+static const struct eider_cell *cell_of(const struct rewrite *w, eider_node n)
+{
+    return &w->from->cells[n];
+}
+
+static int is(const struct rewrite *w, eider_node n, enum eider_op op)
+{
+    return cell_of(w, n)->op == op && w->types[n] == EIDER_V_F32;
+}
+
+static eider_node arg(const struct rewrite *w, eider_node n, int k)
+{
+    return eider_graph_args(w->from, n)[k];
+}
+
+static int is_literal(const struct rewrite *w, eider_node n, double *value)
+{
+    const struct eider_cell *cell = cell_of(w, n);
+    if (cell->op == EIDER_OP_number) *value = eider_cell_number(cell);
+    if (cell->op == EIDER_OP_integer) *value = (double)(int64_t)cell->payload;
+    return cell->op == EIDER_OP_number || cell->op == EIDER_OP_integer;
+}
+
+/* Operands of a commutative `n`, such that the first is `wanted` or, failing that, in order. */
+static int has_operand(const struct rewrite *w, eider_node n, enum eider_op op, eider_node wanted,
+                       eider_node *other)
+{
+    if (!is(w, n, op)) return 0;
+    if (arg(w, n, 0) == wanted) return *other = arg(w, n, 1), 1;
+    if (arg(w, n, 1) == wanted) return *other = arg(w, n, 0), 1;
+    return 0;
+}
+
+/* n is a literal operand combined with `other` by a commutative op. */
+static int has_literal(const struct rewrite *w, eider_node n, enum eider_op op, double *value,
+                       eider_node *other)
+{
+    if (!is(w, n, op)) return 0;
+    for (int k = 0; k < 2; k++)
+        if (is_literal(w, arg(w, n, k), value)) return *other = arg(w, n, 1 - k), 1;
+    return 0;
+}
+
+/* The live node (a op b) or (b op a), or 0. */
+static eider_node find(const struct rewrite *w, enum eider_op op, eider_node a, eider_node b)
+{
+    for (eider_node n = a > b ? a : b; n < w->from->n_cells; n++) {
+        eider_node other;
+        if (w->live[n] && has_operand(w, n, op, a, &other) && other == b) return n;
+    }
+    return 0;
+}
+
+/* n = factor * result. */
+static eider_node peel(const struct rewrite *w, eider_node n, double *factor)
+{
+    *factor = 1;
+    for (int depth = 0; depth < DEPTH_MAX; depth++) {
+        double value;
+        eider_node other;
+        if (is(w, n, EIDER_OP_neg)) {
+            *factor = -*factor;
+            n = arg(w, n, 0);
+        } else if (has_literal(w, n, EIDER_OP_mul, &value, &other)) {
+            *factor *= value;
+            n = other;
+        } else {
+            break;
+        }
+    }
+    return n;
+}
+
+/* n without a limit of the kind `op` beyond +-SETTLED. */
+static eider_node without_limit(const struct rewrite *w, eider_node n, enum eider_op op)
+{
+    double limit;
+    eider_node other;
+    if (!has_literal(w, n, op, &limit, &other)) return n;
+    return (op == EIDER_OP_min ? limit >= SETTLED : limit <= -SETTLED) ? other : n;
+}
+
+static eider_node without_limits(const struct rewrite *w, eider_node n)
+{
+    n = without_limit(w, n, EIDER_OP_min);
+    n = without_limit(w, n, EIDER_OP_max);
+    return without_limit(w, n, EIDER_OP_min);
+}
+
+/* The argument of sigmoid as factor * base; limits go where the factor keeps them far. */
+static eider_node argument(const struct rewrite *w, eider_node sigmoid, double *factor)
+{
+    eider_node base = peel(w, arg(w, sigmoid, 0), factor);
+    return fabs(*factor) >= 1 ? without_limits(w, base) : base;
+}
+
+/* a and b are sigmoids of opposite arguments. */
+static int are_opposite(const struct rewrite *w, eider_node a, eider_node b)
+{
+    double fa, fb;
+    if (!is(w, a, EIDER_OP_sigmoid) || !is(w, b, EIDER_OP_sigmoid)) return 0;
+    return argument(w, a, &fa) == argument(w, b, &fb) && fa == -fb;
+}
+
+/* ---- Adding to the new graph ---------------------------------------------------- */
+
+static eider_node rewritten(struct rewrite *w, eider_node n);
+
+/* The new node of an old one that may come later in the old order. */
+static eider_node mapped(struct rewrite *w, eider_node n)
+{
+    if (!w->map[n]) w->map[n] = rewritten(w, n);
+    return w->map[n];
+}
+
+static eider_node number(struct rewrite *w, double value)
+{
+    return eider_graph_number(w->to, value);
+}
+
+static eider_node add(struct rewrite *w, eider_node a, eider_node b)
+{
+    return eider_graph_binary(w->to, EIDER_OP_add, a, b);
+}
+
+static eider_node mul(struct rewrite *w, eider_node a, eider_node b)
+{
+    return eider_graph_binary(w->to, EIDER_OP_mul, a, b);
+}
+
+static eider_node neg(struct rewrite *w, eider_node a)
+{
+    return eider_graph_unary(w->to, EIDER_OP_neg, a);
+}
+
+static eider_node fma3(struct rewrite *w, eider_node a, eider_node b, eider_node c)
+{
+    return eider_graph_ternary(w->to, EIDER_OP_fma, a, b, c);
+}
+
+static eider_node times(struct rewrite *w, eider_node a, double factor)
+{
+    return factor == 1 ? a : factor == -1 ? neg(w, a) : mul(w, a, number(w, factor));
+}
+
+/* Whether scaling n by a literal costs nothing: some literal in it takes the factor up, and
+ * nobody else needs n as it was. */
+static int absorbs(const struct rewrite *w, eider_node n, int depth)
+{
+    double value;
+    eider_node other;
+    if (is_literal(w, n, &value) || has_literal(w, n, EIDER_OP_mul, &value, &other)) return 1;
+    if (depth == 0 || w->uses[n] > 1) return 0;
+    if (is(w, n, EIDER_OP_neg)) return absorbs(w, arg(w, n, 0), depth - 1);
+    if (is(w, n, EIDER_OP_mul))
+        return absorbs(w, arg(w, n, 0), depth - 1) || absorbs(w, arg(w, n, 1), depth - 1);
+    if (is(w, n, EIDER_OP_add) || is(w, n, EIDER_OP_sub))
+        return absorbs(w, arg(w, n, 0), depth - 1) && absorbs(w, arg(w, n, 1), depth - 1);
+    return 0;
+}
+
+static eider_node scaled(struct rewrite *w, eider_node n, double factor, int depth);
+
+/* A product or sum, scaled inside. */
+static eider_node scaled_inside(struct rewrite *w, eider_node n, double factor, int depth)
+{
+    eider_node a = arg(w, n, 0), b = arg(w, n, 1);
+    if (!is(w, n, EIDER_OP_mul))
+        return eider_graph_binary(w->to, (enum eider_op)cell_of(w, n)->op,
+                                  scaled(w, a, factor, depth), scaled(w, b, factor, depth));
+    if (absorbs(w, b, depth)) return mul(w, mapped(w, a), scaled(w, b, factor, depth));
+    return mul(w, scaled(w, a, factor, depth), mapped(w, b));
+}
+
+/* factor * n. */
+static eider_node scaled(struct rewrite *w, eider_node n, double factor, int depth)
+{
+    double value;
+    eider_node other;
+    if (is_literal(w, n, &value)) return number(w, factor * value);
+    if (depth == 0) return times(w, mapped(w, n), factor);
+    if (is(w, n, EIDER_OP_neg)) return scaled(w, arg(w, n, 0), -factor, depth - 1);
+    if (has_literal(w, n, EIDER_OP_mul, &value, &other))
+        return scaled(w, other, factor * value, depth - 1);
+    /* Used by sigmoid alone, and once more through neg at most. */
+    int is_own = w->uses[n] == 1 || w->uses[n] == w->uses_as_arg[n];
+    int can = is(w, n, EIDER_OP_mul)
+                  ? absorbs(w, arg(w, n, 0), depth) || absorbs(w, arg(w, n, 1), depth)
+                  : (is(w, n, EIDER_OP_add) || is(w, n, EIDER_OP_sub)) &&
+                        absorbs(w, arg(w, n, 0), depth) && absorbs(w, arg(w, n, 1), depth);
+    if (is_own && can) return scaled_inside(w, n, factor, depth - 1);
+    return times(w, mapped(w, n), factor);
+}
+
+/* t(a/2) for sigmoid(a), or for sigmoid(-a) where that is the positive multiple; *sign is
+ * then -1. */
+static eider_node half_tanh(struct rewrite *w, eider_node sigmoid, double *sign)
+{
+    double factor;
+    eider_node base = argument(w, sigmoid, &factor);
+    *sign = factor < 0 ? -1 : 1;
+    if (w->unified[base]) base = w->unified[base];
+    eider_node half = scaled(w, base, 0.5 * fabs(factor), DEPTH_MAX);
+    return eider_graph_unary(w->to, EIDER_OP_m_tanh, half);
+}
+
+/* c sigmoid(...). */
+static eider_node times_sigmoid(struct rewrite *w, eider_node sigmoid, double c)
+{
+    double sign;
+    eider_node t = half_tanh(w, sigmoid, &sign);
+    return fma3(w, number(w, 0.5 * sign * c), t, number(w, 0.5 * c));
+}
+
+/* ---- normcdf and erf --------------------------------------------------------------- */
+
+/* t(a p(a^2)), with a^2 limited to where the polynomial was fitted. */
+static eider_node tanh_of_odd(struct rewrite *w, eider_node a, const double *c, int n,
+                              double square_max)
+{
+    eider_node z = eider_graph_binary(w->to, EIDER_OP_min, mul(w, a, a), number(w, square_max));
+    eider_node p = number(w, c[n - 1]);
+    for (int i = n - 1; i-- > 0;) p = fma3(w, p, z, number(w, c[i]));
+    return eider_graph_unary(w->to, EIDER_OP_m_tanh, mul(w, a, p));
+}
+
+static eider_node normcdf_tanh(struct rewrite *w, eider_node n)
+{
+    return tanh_of_odd(w, mapped(w, arg(w, n, 0)), normcdf_tanh_fit,
+                       (int)(sizeof normcdf_tanh_fit / sizeof *normcdf_tanh_fit),
+                       NORMCDF_TANH_SQUARE_MAX);
+}
+
+/* ---- Rules of approx ---------------------------------------------------------------- */
+
+static eider_node approx_tanh(struct rewrite *w, eider_node n)
+{
+    return eider_graph_unary(w->to, EIDER_OP_m_tanh, mapped(w, arg(w, n, 0)));
+}
+
+static eider_node approx_sigmoid(struct rewrite *w, eider_node n)
+{
+    return times_sigmoid(w, n, 1);
+}
+
+static eider_node approx_exp(struct rewrite *w, eider_node n)
+{
+    return eider_graph_unary(w->to, EIDER_OP_m_ex2, scaled(w, arg(w, n, 0), LOG2E, DEPTH_MAX));
+}
+
+static eider_node approx_normcdf(struct rewrite *w, eider_node n)
+{
+    return fma3(w, number(w, 0.5), normcdf_tanh(w, n), number(w, 0.5));
+}
+
+/* erf(a) = 2 normcdf(a sqrt 2) - 1: the same polynomial of another argument. */
+static eider_node approx_erf(struct rewrite *w, eider_node n)
+{
+    double c[sizeof normcdf_tanh_fit / sizeof *normcdf_tanh_fit];
+    int terms = (int)(sizeof c / sizeof *c);
+    double power = sqrt(2);
+    for (int i = 0; i < terms; i++, power *= 2) c[i] = normcdf_tanh_fit[i] * power;
+    return tanh_of_odd(w, mapped(w, arg(w, n, 0)), c, terms, NORMCDF_TANH_SQUARE_MAX / 2);
+}
+
+/* x sigmoid(a) -> h + h t. */
+static eider_node times_x_sigmoid(struct rewrite *w, eider_node x, eider_node s)
+{
+    double factor, sign;
+    if (!is(w, s, EIDER_OP_sigmoid)) return 0;
+    eider_node base = argument(w, s, &factor);
+    int is_same = fabs(factor) == 1 && without_limits(w, x) == base;
+    if (w->uses[s] > 1 && !is_same) return 0;
+    if (is_same && w->unified[base]) x = w->unified[base];
+    eider_node h = scaled(w, x, 0.5, DEPTH_MAX);
+    eider_node t = half_tanh(w, s, &sign);
+    return fma3(w, times(w, h, sign), t, h);
+}
+
+/* x normcdf(a) -> h + h t. */
+static eider_node times_x_normcdf(struct rewrite *w, eider_node x, eider_node p)
+{
+    if (!is(w, p, EIDER_OP_normcdf) || w->uses[p] > 1) return 0;
+    eider_node h = scaled(w, x, 0.5, DEPTH_MAX);
+    return fma3(w, h, normcdf_tanh(w, p), h);
+}
+
+/* c (sigmoid(v) sigmoid(-v)), or 0. */
+static eider_node times_logistic_slope(struct rewrite *w, eider_node product, double c)
+{
+    double sign;
+    if (!is(w, product, EIDER_OP_mul)) return 0;
+    eider_node s = arg(w, product, 0), other = arg(w, product, 1);
+    if (!are_opposite(w, s, other)) return 0;
+    if (w->uses[s] == 1) s = other;
+    if (w->uses[s] > 1 && c == 1) {
+        eider_node v = mapped(w, s);
+        return fma3(w, neg(w, v), v, v);
+    }
+    eider_node t = half_tanh(w, s, &sign);
+    return fma3(w, times(w, t, -0.25 * c), t, number(w, 0.25 * c));
+}
+
+/* s (b + 1) -> s b + s, where all uses of b + 1 are such. */
+static eider_node times_plus_one(struct rewrite *w, eider_node s, eider_node sum)
+{
+    double one;
+    eider_node b;
+    if (!has_literal(w, sum, EIDER_OP_add, &one, &b) || one != 1) return 0;
+    if (w->uses[sum] != w->uses_as_factor[sum] || is(w, b, EIDER_OP_mul)) return 0;
+    return fma3(w, mapped(w, s), mapped(w, b), mapped(w, s));
+}
+
+/* n = s (1 + u sigmoid(-v)) with s = sigmoid(v), v = *k z and u = *k z: the slope of z s. */
+static int is_gate_slope(const struct rewrite *w, eider_node n, eider_node *s, eider_node *minus,
+                         eider_node *base, double *k)
+{
+    double one, factor;
+    eider_node product, u;
+    if (!is(w, n, EIDER_OP_mul)) return 0;
+    for (int i = 0; i < 2; i++) {
+        *s = arg(w, n, i);
+        if (!is(w, *s, EIDER_OP_sigmoid)) continue;
+        if (!has_literal(w, arg(w, n, 1 - i), EIDER_OP_add, &one, &product) || one != 1) continue;
+        for (int j = 0; j < 2 && is(w, product, EIDER_OP_mul); j++) {
+            *minus = arg(w, product, j);
+            u = arg(w, product, 1 - j);
+            if (!are_opposite(w, *s, *minus)) continue;
+            *base = argument(w, *s, &factor);
+            if (without_limits(w, peel(w, u, k)) == *base && *k == factor) return 1;
+        }
+    }
+    return 0;
+}
+
+/* d (slope of z s) -> d s + (d f) (k sigmoid(-v)) where d f with f = z s is there anyway. */
+static eider_node times_gate_slope(struct rewrite *w, eider_node d, eider_node slope)
+{
+    eider_node s, minus, base, x;
+    double k;
+    if (w->uses[slope] > 1 || !is_gate_slope(w, slope, &s, &minus, &base, &k)) return 0;
+    for (eider_node f = s; f < w->from->n_cells; f++) {
+        if (!w->live[f] || !has_operand(w, f, EIDER_OP_mul, s, &x)) continue;
+        if (without_limits(w, x) != base) continue;
+        eider_node df = find(w, EIDER_OP_mul, d, f);
+        if (!df) continue;
+        /* 1 - s is as short as from t, and leaves an fma to f. */
+        eider_node rest = k == 1 ? eider_graph_binary(w->to, EIDER_OP_sub, number(w, 1),
+                                                      mapped(w, s))
+                                 : times_sigmoid(w, minus, k);
+        return fma3(w, mapped(w, df), rest, mul(w, mapped(w, d), mapped(w, s)));
+    }
+    return 0;
+}
+
+/* (d (s sigmoid(-v))) y -> (y - s y) (d s) where s y and d s are there anyway. */
+static eider_node times_logistic_gradient(struct rewrite *w, eider_node gradient, eider_node y)
+{
+    if (!is(w, gradient, EIDER_OP_mul) || w->uses[gradient] > 1) return 0;
+    for (int i = 0; i < 2; i++) {
+        eider_node d = arg(w, gradient, i), slope = arg(w, gradient, 1 - i);
+        if (!is(w, slope, EIDER_OP_mul) || w->uses[slope] > 1) continue;
+        if (!are_opposite(w, arg(w, slope, 0), arg(w, slope, 1))) continue;
+        for (int k = 0; k < 2; k++) {
+            eider_node s = arg(w, slope, k);
+            eider_node sy = find(w, EIDER_OP_mul, s, y), ds = find(w, EIDER_OP_mul, d, s);
+            if (!sy || !ds) continue;
+            eider_node rest = eider_graph_binary(w->to, EIDER_OP_sub, mapped(w, y), mapped(w, sy));
+            return mul(w, rest, mapped(w, ds));
+        }
+    }
+    return 0;
+}
+
+/* The rules of a product, most particular first; each sees both orders of its operands. */
+static eider_node (*const product_rules[])(struct rewrite *w, eider_node a, eider_node b) = {
+    times_gate_slope, times_logistic_gradient, times_x_sigmoid, times_x_normcdf, times_plus_one,
+};
+
+static eider_node approx_mul(struct rewrite *w, eider_node n)
+{
+    double c;
+    eider_node other, found = times_logistic_slope(w, n, 1);
+    if (found) return found;
+    if (has_literal(w, n, EIDER_OP_mul, &c, &other) && w->uses[other] == 1)
+        found = times_logistic_slope(w, other, c);
+    for (size_t i = 0; !found && i < sizeof product_rules / sizeof *product_rules; i++) {
+        found = product_rules[i](w, arg(w, n, 0), arg(w, n, 1));
+        if (!found) found = product_rules[i](w, arg(w, n, 1), arg(w, n, 0));
+    }
+    return found;
+}
+
+/* ---- Both modes ---------------------------------------------------------------------- */
+
+static eider_node any_div(struct rewrite *w, eider_node n)
+{
+    double divisor;
+    if (!is_literal(w, arg(w, n, 1), &divisor)) return 0;
+    double inverse = 1 / divisor;
+    /* Normal in f32, and so is the divisor. */
+    if (!(fabs(inverse) >= 0x1p-126 && fabs(inverse) <= 0x1p126)) return 0;
+    return mul(w, mapped(w, arg(w, n, 0)), number(w, inverse));
+}
+
+struct rule {
+    eider_node (*fast)(struct rewrite *w, eider_node n);
+    eider_node (*approx)(struct rewrite *w, eider_node n);
+};
+
+static const struct rule rules[EIDER_OP_COUNT] = {
+    [EIDER_OP_div] = {any_div, any_div},
+    [EIDER_OP_mul] = {NULL, approx_mul},
+    [EIDER_OP_tanh] = {NULL, approx_tanh},
+    [EIDER_OP_sigmoid] = {NULL, approx_sigmoid},
+    [EIDER_OP_exp] = {NULL, approx_exp},
+    [EIDER_OP_normcdf] = {NULL, approx_normcdf},
+    [EIDER_OP_erf] = {NULL, approx_erf},
+};
+
+static eider_node rewritten(struct rewrite *w, eider_node n)
+{
+    const struct eider_cell *cell = cell_of(w, n);
+    const struct rule *rule = &rules[cell->op];
+    eider_node found = 0, args[EIDER_CALL_ARGS_MAX];
+    if (w->to->status != EIDER_OK) return 0;
+    if (w->types[n] == EIDER_V_F32 && w->math == EIDER_MATH_FAST && rule->fast)
+        found = rule->fast(w, n);
+    if (w->types[n] == EIDER_V_F32 && w->math == EIDER_MATH_APPROX && rule->approx)
+        found = rule->approx(w, n);
+    if (found) return found;
+    for (uint32_t k = 0; k < cell->n_args; k++) args[k] = mapped(w, arg(w, n, (int)k));
+    return eider_graph_put(w->to, (enum eider_op)cell->op, args, cell->n_args, cell->payload);
+}
+
+/* ---- The pass --------------------------------------------------------------------------- */
+
+static void count_uses(struct rewrite *w)
+{
+    for (uint32_t i = 0; i < w->from->n_operands; i++) w->uses[w->from->operands[i].node]++;
+    /* Users have larger ids: when n is looked at, its own counts are complete. */
+    for (eider_node n = w->from->n_cells; n-- > 1;) {
+        if (!w->live[n]) continue;
+        int is_arg = is(w, n, EIDER_OP_sigmoid) ||
+                     (is(w, n, EIDER_OP_neg) && w->uses_as_arg[n] == w->uses[n]);
+        for (uint32_t k = 0; k < cell_of(w, n)->n_args; k++) {
+            eider_node a = arg(w, n, (int)k);
+            w->uses[a]++;
+            w->uses_as_arg[a] += is_arg != 0;
+            w->uses_as_factor[a] += is(w, n, EIDER_OP_mul) != 0;
+        }
+    }
+}
+
+/* Where x sigmoid(+-x) differs in limits of x only, x with its lower limit stands for the
+ * base everywhere: one half then serves all. */
+static void unify(struct rewrite *w)
+{
+    for (eider_node n = 1; n < w->from->n_cells; n++) {
+        if (!w->live[n] || !is(w, n, EIDER_OP_mul)) continue;
+        for (int k = 0; k < 2; k++) {
+            double factor;
+            eider_node s = arg(w, n, k), x = arg(w, n, 1 - k);
+            if (!is(w, s, EIDER_OP_sigmoid)) continue;
+            eider_node base = argument(w, s, &factor);
+            if (fabs(factor) != 1 || without_limits(w, x) != base) continue;
+            x = without_limit(w, x, EIDER_OP_min);
+            if (x != base && !w->unified[base]) w->unified[base] = x;
+        }
+    }
+}
+
+static eider_status rewrite_all(struct rewrite *w)
+{
+    struct eider_graph *to = w->to;
+    memcpy(to->operands, w->from->operands, sizeof to->operands);
+    to->n_operands = w->from->n_operands;
+    if (w->math == EIDER_MATH_APPROX) {
+        count_uses(w);
+        unify(w);
+    }
+    for (eider_node n = 1; n < w->from->n_cells; n++)
+        if (w->live[n]) mapped(w, n);
+    for (uint32_t i = 0; i < to->n_operands; i++)
+        to->operands[i].node = w->map[w->from->operands[i].node];
+    return to->status;
+}
+
+eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
+                            const eider_dtype *dtypes, struct eider_graph **out)
+{
+    if (math == EIDER_MATH_EXACT) return eider_graph_copy(from, out);
+    size_t n = from->n_cells;
+    uint32_t *counts = eider_mem_zero(&from->allocator, 5 * n * sizeof *counts);
+    uint8_t *bytes = eider_mem_zero(&from->allocator, 2 * n);
+    struct rewrite w = {.from = from, .math = math};
+    eider_status status = counts && bytes ? eider_graph_create(&from->allocator, &w.to) : EIDER_OOM;
+    if (status == EIDER_OK) {
+        w.uses = counts;
+        w.uses_as_arg = counts + n;
+        w.uses_as_factor = counts + 2 * n;
+        w.unified = counts + 3 * n;
+        w.map = counts + 4 * n;
+        status = eider_infer(from, dtypes, 0, bytes);
+        eider_graph_live(from, bytes + n);
+        w.types = bytes;
+        w.live = bytes + n;
+        if (status == EIDER_OK) status = rewrite_all(&w);
+    }
+    eider_mem_free(&from->allocator, counts);
+    eider_mem_free(&from->allocator, bytes);
+    if (status != EIDER_OK) {
+        eider_graph_destroy(w.to);
+        return status;
+    }
+    *out = w.to;
+    return EIDER_OK;
+}
+
+eider_math eider_math_resolve(const struct eider_graph *g, const eider_dtype *dtypes,
+                              eider_math math)
+{
+    if (math != EIDER_MATH_AUTO) return math;
+    for (uint32_t i = 0; i < g->n_operands; i++)
+        if (g->operands[i].kind == EIDER_OUTPUT && eider_dtype_size(dtypes[i]) > 2)
+            return EIDER_MATH_FAST;
+    return EIDER_MATH_APPROX;
+}
