@@ -10,7 +10,7 @@ The error is that of the approximation; rounding in the evaluation comes on top.
 """
 import struct
 
-from mpmath import mp, mpf, cos, pi, erf, erfc, exp, tanh, atanh, sqrt, matrix, lu_solve, log
+from mpmath import mp, mpf, cos, pi, erf, erfc, exp, tanh, sqrt, matrix, lu_solve, log
 
 mp.dps = 60
 
@@ -33,7 +33,8 @@ def evaluate(c, t):
 def fit(f, low, high, n):
     """The polynomial of n coefficients through f at the Chebyshev nodes of [low, high]."""
     low, high = mpf(low), mpf(high)
-    nodes = [(low + high) / 2 + (high - low) / 2 * cos(pi * (2 * i + 1) / (2 * n)) for i in range(n)]
+    middle, half = (low + high) / 2, (high - low) / 2
+    nodes = [middle + half * cos(pi * (2 * i + 1) / (2 * n)) for i in range(n)]
     a = matrix(n, n)
     b = matrix(n, 1)
     for i, t in enumerate(nodes):
@@ -86,6 +87,47 @@ def tanh_argument(z):
     return -log(erfc(x / sqrt(2)) / (2 - erfc(x / sqrt(2)))) / (2 * x)
 
 
+def normcdf_fit(n, limit):
+    """Polynomial p of n coefficients for which (1 + tanh(x p(x^2))) / 2 is closest to a normal
+    CDF in absolute terms, by Lawson's reweighted least squares."""
+    points = [mpf(limit) * (i + 1) / 400 for i in range(400)]
+    z = [x * x for x in points]
+    want = [tanh_argument(v) for v in z]
+    slope = [x * (1 - tanh(x * u) ** 2) / 2 for x, u in zip(points, want)]
+    weight = [mpf(1)] * len(points)
+    c = None
+    for _ in range(150):
+        a, b = matrix(n, n), matrix(n, 1)
+        for t, u, s, w in zip(z, want, slope, weight):
+            k = w * s * s
+            for i in range(n):
+                b[i] += k * t**i * u
+                for j in range(n):
+                    a[i, j] += k * t ** (i + j)
+        c = list(lu_solve(a, b))
+        errors = [abs((evaluate(c, t) - u) * s) for t, u, s in zip(z, want, slope)]
+        weight = [w * (e + mpf(10) ** -12) for w, e in zip(weight, errors)]
+        total = sum(weight)
+        weight = [w / total for w in weight]
+    return [to_f32(v) for v in c]
+
+
+def normcdf_table(n, limit):
+    c = normcdf_fit(n, limit)
+    worst = mpf(0)
+    for i in range(1, 4001):
+        x = mpf(8) * i / 4000
+        got = (1 + tanh(x * evaluate(c, min(x * x, mpf(limit) ** 2)))) / 2
+        worst = max(worst, abs(got - erfc(-x / sqrt(2)) / 2))
+    print("#define NORMCDF_TANH_SQUARE_MAX %s" % float(mpf(limit) ** 2))
+    print("/* atanh(2 normcdf(x) - 1) / x in x^2: absolute error of normcdf %s. */" %
+          mp.nstr(worst, 2))
+    print("static const double normcdf_tanh_fit[] = {")
+    for v in c:
+        print("    %s," % float(v).hex())
+    print("};\n")
+
+
 def main():
     print('/* math_fit.h -- printed by bench/fit_math.py; do not edit.')
     print(' *')
@@ -103,8 +145,9 @@ def main():
           erfcx_times(mpf(2)), -1, mpf(9) / 13, 11, to_f32)
     table("erf_f32", "erf(a), a in [0, 0.8]: erf(a) / a - 1 in a^2", erf_excess, 0, 0.64, 7,
           to_f32, lambda p, t: 1 + p)
-    table("tanh_f32", "tanh(a), a in [0, 0.6]: (tanh(a) / a - 1) / a^2 in a^2", tanh_excess, 0, 0.36,
-          5, to_f32, lambda p, t: 1 + p * t)
+    table("tanh_f32", "tanh(a), a in [0, 0.6]: (tanh(a) / a - 1) / a^2 in a^2", tanh_excess, 0,
+          0.36, 5, to_f32, lambda p, t: 1 + p * t)
+    normcdf_table(4, 4.5)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@
 
 /* A graph ready to be lowered: expanded, rewritten for the math mode, typed. */
 struct eider_lowered {
-    struct eider_graph *graph;  /* owned */
-    uint8_t *types;             /* enum eider_vtype per node; owned */
-    eider_math math;            /* resolved */
+    struct eider_graph *graph;              /* owned */
+    uint8_t *types;                         /* enum eider_vtype per node; owned */
+    eider_math math;                        /* resolved */
     eider_dtype dtypes[EIDER_OPERANDS_MAX]; /* storage type per operand */
 };
 

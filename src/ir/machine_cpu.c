@@ -9,7 +9,7 @@
  * Not here: mathematical functions (see the math member), threads.
  */
 #include "convert.h"
-#include "machine.h"
+#include "math_code.h"
 
 #include <llvm-c/TargetMachine.h>
 #include <string.h>
@@ -395,5 +395,6 @@ const struct eider_machine eider_machine_cpu = {
     .store_some = cpu_store_some,
     .splat = cpu_splat,
     .round = cpu_round,
+    .math = eider_math_cpu,
     .barrier = cpu_barrier,
 };

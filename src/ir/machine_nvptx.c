@@ -8,7 +8,7 @@
  * Not here: mathematical functions (see the math member).
  */
 #include "convert.h"
-#include "machine.h"
+#include "math_code.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -578,5 +578,6 @@ const struct eider_machine eider_machine_nvptx = {
     .store_some = nvptx_store_some,
     .splat = nvptx_splat,
     .round = nvptx_round,
+    .math = eider_math_nvptx,
     .barrier = nvptx_barrier,
 };

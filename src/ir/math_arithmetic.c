@@ -1,5 +1,5 @@
 /* math_arithmetic.c -- the functions of math_*.c by operation, and the format f64. */
-#include "math_code.h"
+#include "math_parts.h"
 
 #include "math_fit.h"
 
@@ -8,21 +8,36 @@ pack eider_math_arithmetic(struct eider_emit *e, const struct eider_math_format 
 {
     pack x = args[0];
     switch (op) {
-    case EIDER_OP_exp: return f->exp(e, x, NULL);
-    case EIDER_OP_exp2: return eider_math_exp2(e, x, f);
-    case EIDER_OP_expm1: return eider_math_expm1(e, x, f);
-    case EIDER_OP_log: return eider_math_log(e, x, f);
-    case EIDER_OP_log2: return eider_math_log2(e, x, f);
-    case EIDER_OP_log1p: return eider_math_log1p(e, x, f);
-    case EIDER_OP_pow: return eider_math_pow(e, x, args[1], f);
-    case EIDER_OP_sin: return eider_math_sin(e, x, f);
-    case EIDER_OP_cos: return eider_math_cos(e, x, f);
-    case EIDER_OP_tanh: return eider_math_tanh(e, x, f);
-    case EIDER_OP_sigmoid: return eider_math_sigmoid(e, x, f);
-    case EIDER_OP_erf: return eider_math_erf(e, x, f);
-    case EIDER_OP_erfc: return eider_math_erfc(e, x, f);
-    case EIDER_OP_normcdf: return eider_math_normcdf(e, x, f);
-    default: return eider_emit_fail(e, EIDER_UNSUPPORTED, "operation %d has no code", (int)op);
+    case EIDER_OP_exp:
+        return f->exp(e, x, NULL);
+    case EIDER_OP_exp2:
+        return eider_math_exp2(e, x, f);
+    case EIDER_OP_expm1:
+        return eider_math_expm1(e, x, f);
+    case EIDER_OP_log:
+        return eider_math_log(e, x, f);
+    case EIDER_OP_log2:
+        return eider_math_log2(e, x, f);
+    case EIDER_OP_log1p:
+        return eider_math_log1p(e, x, f);
+    case EIDER_OP_pow:
+        return eider_math_pow(e, x, args[1], f);
+    case EIDER_OP_sin:
+        return eider_math_sin(e, x, f);
+    case EIDER_OP_cos:
+        return eider_math_cos(e, x, f);
+    case EIDER_OP_tanh:
+        return eider_math_tanh(e, x, f);
+    case EIDER_OP_sigmoid:
+        return eider_math_sigmoid(e, x, f);
+    case EIDER_OP_erf:
+        return eider_math_erf(e, x, f);
+    case EIDER_OP_erfc:
+        return eider_math_erfc(e, x, f);
+    case EIDER_OP_normcdf:
+        return eider_math_normcdf(e, x, f);
+    default:
+        return eider_emit_fail(e, EIDER_UNSUPPORTED, "operation %d has no code", (int)op);
     }
 }
 
@@ -53,7 +68,7 @@ static pack exp_f64(struct eider_emit *e, pack high, pack low)
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* Constants: the numbers named in math_code.h, rounded; the series' lengths leave less than
+/* Constants: the numbers named in math_parts.h, rounded; the series' lengths leave less than
  * 2^-56 of the result. */
 const struct eider_math_format eider_math_f64 = {
     .mantissa = 52,

@@ -5,12 +5,10 @@
  * than the host's vectors is computed in parts.  Where SLEEF has no vectors for this host,
  * the arithmetic of math_*.c stands in.
  */
-#include "math_code.h"
+#include "math_parts.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "math_fit.h"
 
 /* ---- Which function ---------------------------------------------------------- */
 
@@ -142,8 +140,7 @@ static pack sleef(struct eider_emit *e, enum eider_op op, const pack *args)
     LLVMTypeRef type = LLVMTypeOf(args[0]);
     int is_double = eider_pack_vtype(args[0]) == EIDER_V_F64;
     unsigned size = is_double ? 8 : 4;
-    unsigned width =
-        LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetVectorSize(type) : 1;
+    unsigned width = LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetVectorSize(type) : 1;
     const struct vectors *v = vectors_for(width * size);
     if (!v) return eider_math_arithmetic(e, &eider_math_f64, op, args);
     unsigned lanes = v->bytes ? v->bytes / size : 1;
@@ -186,22 +183,35 @@ static pack plain(struct eider_emit *e, enum eider_op op, const pack *args)
 {
     pack one = p_like(args[0], 1);
     switch (op) {
-    case EIDER_OP_div: return p_div(e, args[0], args[1]);
-    case EIDER_OP_copysign: return p_binary(e, "llvm.copysign", args[0], args[1]);
+    case EIDER_OP_div:
+        return p_div(e, args[0], args[1]);
+    case EIDER_OP_copysign:
+        return p_binary(e, "llvm.copysign", args[0], args[1]);
     case EIDER_OP_m_rcp:
-    case EIDER_OP_rcp: return p_div(e, one, args[0]);
+    case EIDER_OP_rcp:
+        return p_div(e, one, args[0]);
     case EIDER_OP_m_sqrt:
-    case EIDER_OP_sqrt: return p_unary(e, "llvm.sqrt", args[0]);
+    case EIDER_OP_sqrt:
+        return p_unary(e, "llvm.sqrt", args[0]);
     case EIDER_OP_m_rsqrt:
-    case EIDER_OP_rsqrt: return p_div(e, one, p_unary(e, "llvm.sqrt", args[0]));
-    case EIDER_OP_m_tanh: return sleef(e, EIDER_OP_tanh, args);
-    case EIDER_OP_m_ex2: return sleef(e, EIDER_OP_exp2, args);
-    case EIDER_OP_m_lg2: return sleef(e, EIDER_OP_log2, args);
-    case EIDER_OP_m_sin: return sleef(e, EIDER_OP_sin, args);
-    case EIDER_OP_m_cos: return sleef(e, EIDER_OP_cos, args);
-    case EIDER_OP_sigmoid: return eider_math_sigmoid(e, args[0], &composed);
-    case EIDER_OP_normcdf: return normcdf(e, args[0]);
-    default: return eider_emit_fail(e, EIDER_UNSUPPORTED, "operation %d has no code", (int)op);
+    case EIDER_OP_rsqrt:
+        return p_div(e, one, p_unary(e, "llvm.sqrt", args[0]));
+    case EIDER_OP_m_tanh:
+        return sleef(e, EIDER_OP_tanh, args);
+    case EIDER_OP_m_ex2:
+        return sleef(e, EIDER_OP_exp2, args);
+    case EIDER_OP_m_lg2:
+        return sleef(e, EIDER_OP_log2, args);
+    case EIDER_OP_m_sin:
+        return sleef(e, EIDER_OP_sin, args);
+    case EIDER_OP_m_cos:
+        return sleef(e, EIDER_OP_cos, args);
+    case EIDER_OP_sigmoid:
+        return eider_math_sigmoid(e, args[0], &composed);
+    case EIDER_OP_normcdf:
+        return normcdf(e, args[0]);
+    default:
+        return eider_emit_fail(e, EIDER_UNSUPPORTED, "operation %d has no code", (int)op);
     }
 }
 

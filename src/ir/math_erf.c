@@ -4,11 +4,10 @@
  * (a - k) / (a + k) (math_fit.h), and a^2 is known to twice the format's precision, so
  * that the tail keeps its relative accuracy.
  */
-#include "math_code.h"
+#include "math_parts.h"
 
 /* exp(-c a^2) erfcx(b) for a, b >= 0. */
-static pack tail(struct eider_emit *e, pack a, double c, pack b,
-                 const struct eider_math_format *f)
+static pack tail(struct eider_emit *e, pack a, double c, pack b, const struct eider_math_format *f)
 {
     pack square = p_mul(e, a, a);
     pack rest = p_fma(e, a, a, p_neg(e, square));

@@ -5,7 +5,7 @@
  * and the difference has no more bits than x.  2^n is multiplied in two halves, so that
  * results down to the smallest subnormal are rounded once and large ones reach infinity.
  */
-#include "math_code.h"
+#include "math_parts.h"
 
 /* 1 / k!, k = 0 ... (Taylor). */
 static const double inverse_factorial[] = {
@@ -34,8 +34,8 @@ static pack clamp(struct eider_emit *e, pack x, double low, double high)
 
 /* round(x * by), also as integers.  Adding 1.5 * 2^mantissa leaves the rounded integer in
  * the low bits of the sum, and no conversion sees a NaN. */
-static pack round_scaled(struct eider_emit *e, pack x, double by,
-                         const struct eider_math_format *f, pack *integer)
+static pack round_scaled(struct eider_emit *e, pack x, double by, const struct eider_math_format *f,
+                         pack *integer)
 {
     double magic = 1.5 * (double)(1ULL << f->mantissa);
     pack sum = p_fma_by(e, x, by, p_like(x, magic));

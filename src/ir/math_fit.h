@@ -71,4 +71,13 @@ static const double tanh_f32[] = {
     -0x1.9ada600000000p-8,
 };
 
+#define NORMCDF_TANH_SQUARE_MAX 20.25
+/* atanh(2 normcdf(x) - 1) / x in x^2: absolute error of normcdf 6.7e-6. */
+static const double normcdf_tanh_fit[] = {
+    0x1.987bf20000000p-1,
+    0x1.2b61c00000000p-5,
+    -0x1.96a9700000000p-13,
+    -0x1.cd95780000000p-17,
+};
+
 #endif

@@ -4,14 +4,13 @@
  *     log(1 + f) = 2 atanh(s) = f - (f^2/2 - s (f^2/2 + R)),   R = s^2 (2/3 + s^2 (2/5 + ...)),
  * the form in which the rounding of s hardly matters (FDLIBM's e_log.c).
  */
-#include "math_code.h"
+#include "math_parts.h"
 
 #include <math.h>
 
 /* 2 / (2k + 3) (Taylor). */
 static const double atanh_series[] = {
-    2.0 / 3,  2.0 / 5,  2.0 / 7,  2.0 / 9,  2.0 / 11, 2.0 / 13,
-    2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21,
+    2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21,
 };
 
 /* The exponent k of x = 2^k (1 + f), as integers. */
@@ -24,8 +23,7 @@ static pack exponent_of(struct eider_emit *e, pack x, const struct eider_math_fo
 }
 
 /* x 2^-k by subtraction from the exponent: x and the result are normal, or x is 0. */
-static pack divide_by_power(struct eider_emit *e, pack x, pack k,
-                            const struct eider_math_format *f)
+static pack divide_by_power(struct eider_emit *e, pack x, pack k, const struct eider_math_format *f)
 {
     LLVMTypeRef type = LLVMTypeOf(k);
     pack shifted = LLVMBuildShl(e->builder, k, p_integer(type, f->mantissa), "");
@@ -134,8 +132,8 @@ pack eider_math_pow(struct eider_emit *e, pack x, pack y, const struct eider_mat
     pack even = is_integer(e, p_scale(e, y, 0.5));
     pack odd = LLVMBuildAnd(b, whole, LLVMBuildNot(b, even, ""), "");
     power = p_select(e, odd, eider_math_copysign(e, power, x), power);
-    pack negative = LLVMBuildAnd(b, p_is(e, x, LLVMRealOLT, 0),
-                                 p_is(e, x, LLVMRealOGT, -(double)INFINITY), "");
+    pack negative =
+        LLVMBuildAnd(b, p_is(e, x, LLVMRealOLT, 0), p_is(e, x, LLVMRealOGT, -(double)INFINITY), "");
     pack undefined = LLVMBuildAnd(b, negative, LLVMBuildNot(b, whole, ""), "");
     power = p_select(e, undefined, p_like(x, (double)NAN), power);
 

@@ -6,7 +6,7 @@
  * around them, are as good as the full ones.  Where the program itself asks for a
  * machine form, its subnormals count, and .ftz is used only in ftz mode.
  */
-#include "math_code.h"
+#include "math_parts.h"
 
 #include "math_fit.h"
 
@@ -124,12 +124,18 @@ static pack math_f64(struct eider_emit *e, enum eider_op op, const pack *args)
 {
     pack one = p_like(args[0], 1);
     switch (op) {
-    case EIDER_OP_div: return p_div(e, args[0], args[1]);
-    case EIDER_OP_rcp: return p_div(e, one, args[0]);
-    case EIDER_OP_sqrt: return p_unary(e, "llvm.sqrt", args[0]);
-    case EIDER_OP_rsqrt: return p_div(e, one, p_unary(e, "llvm.sqrt", args[0]));
-    case EIDER_OP_copysign: return eider_math_copysign(e, args[0], args[1]);
-    default: return eider_math_arithmetic(e, &eider_math_f64, op, args);
+    case EIDER_OP_div:
+        return p_div(e, args[0], args[1]);
+    case EIDER_OP_rcp:
+        return p_div(e, one, args[0]);
+    case EIDER_OP_sqrt:
+        return p_unary(e, "llvm.sqrt", args[0]);
+    case EIDER_OP_rsqrt:
+        return p_div(e, one, p_unary(e, "llvm.sqrt", args[0]));
+    case EIDER_OP_copysign:
+        return eider_math_copysign(e, args[0], args[1]);
+    default:
+        return eider_math_arithmetic(e, &eider_math_f64, op, args);
     }
 }
 

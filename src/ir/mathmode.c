@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "infer.h"
-#include "mathmode_fit.h"
+#include "math_fit.h"
 
 #define LOG2E 1.44269504088896340736 /* log2(e) */
 #define SETTLED 30.0                 /* t(SETTLED / 2) = 1 in f32 */
@@ -34,11 +34,11 @@ struct rewrite {
     struct eider_graph *to;
     const uint8_t *types, *live;
     eider_math math;
-    uint32_t *uses;        /* of each old node, outputs included ... */
-    uint32_t *uses_as_arg; /* ... of those, by sigmoid, directly or through neg ... */
+    uint32_t *uses;           /* of each old node, outputs included ... */
+    uint32_t *uses_as_arg;    /* ... of those, by sigmoid, directly or through neg ... */
     uint32_t *uses_as_factor; /* ... and by mul */
-    eider_node *unified;   /* base of sigmoid arguments -> what stands for it; 0: itself */
-    eider_node *map;       /* old to new; 0: not yet */
+    eider_node *unified;      /* base of sigmoid arguments -> what stands for it; 0: itself */
+    eider_node *map;          /* old to new; 0: not yet */
 };
 
 /* ---- Looking at the old graph ------------------------------------------------- */
@@ -161,11 +161,6 @@ static eider_node mapped(struct rewrite *w, eider_node n)
 static eider_node number(struct rewrite *w, double value)
 {
     return eider_graph_number(w->to, value);
-}
-
-static eider_node add(struct rewrite *w, eider_node a, eider_node b)
-{
-    return eider_graph_binary(w->to, EIDER_OP_add, a, b);
 }
 
 static eider_node mul(struct rewrite *w, eider_node a, eider_node b)
@@ -390,9 +385,9 @@ static eider_node times_gate_slope(struct rewrite *w, eider_node d, eider_node s
         eider_node df = find(w, EIDER_OP_mul, d, f);
         if (!df) continue;
         /* 1 - s is as short as from t, and leaves an fma to f. */
-        eider_node rest = k == 1 ? eider_graph_binary(w->to, EIDER_OP_sub, number(w, 1),
-                                                      mapped(w, s))
-                                 : times_sigmoid(w, minus, k);
+        eider_node rest = k == 1
+                              ? eider_graph_binary(w->to, EIDER_OP_sub, number(w, 1), mapped(w, s))
+                              : times_sigmoid(w, minus, k);
         return fma3(w, mapped(w, df), rest, mul(w, mapped(w, d), mapped(w, s)));
     }
     return 0;
@@ -454,12 +449,9 @@ struct rule {
 };
 
 static const struct rule rules[EIDER_OP_COUNT] = {
-    [EIDER_OP_div] = {any_div, any_div},
-    [EIDER_OP_mul] = {NULL, approx_mul},
-    [EIDER_OP_tanh] = {NULL, approx_tanh},
-    [EIDER_OP_sigmoid] = {NULL, approx_sigmoid},
-    [EIDER_OP_exp] = {NULL, approx_exp},
-    [EIDER_OP_normcdf] = {NULL, approx_normcdf},
+    [EIDER_OP_div] = {any_div, any_div},   [EIDER_OP_mul] = {NULL, approx_mul},
+    [EIDER_OP_tanh] = {NULL, approx_tanh}, [EIDER_OP_sigmoid] = {NULL, approx_sigmoid},
+    [EIDER_OP_exp] = {NULL, approx_exp},   [EIDER_OP_normcdf] = {NULL, approx_normcdf},
     [EIDER_OP_erf] = {NULL, approx_erf},
 };
 

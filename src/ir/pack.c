@@ -16,10 +16,14 @@ enum eider_vtype eider_pack_vtype(pack v)
 {
     LLVMTypeRef element = eider_pack_element(LLVMTypeOf(v));
     switch (LLVMGetTypeKind(element)) {
-    case LLVMFloatTypeKind: return EIDER_V_F32;
-    case LLVMDoubleTypeKind: return EIDER_V_F64;
-    case LLVMIntegerTypeKind: break;
-    default: return EIDER_V_NONE;
+    case LLVMFloatTypeKind:
+        return EIDER_V_F32;
+    case LLVMDoubleTypeKind:
+        return EIDER_V_F64;
+    case LLVMIntegerTypeKind:
+        break;
+    default:
+        return EIDER_V_NONE;
     }
     unsigned bits = LLVMGetIntTypeWidth(element);
     return bits == 1 ? EIDER_V_BOOL : bits == 32 ? EIDER_V_I32 : EIDER_V_I64;
