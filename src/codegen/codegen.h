@@ -111,6 +111,11 @@ eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider
                                     struct eider_cpu_image **out, void **out_entry);
 void eider_cpu_image_release(struct eider_cpu_image *image);
 
+/* Thread style: bytes of the kernel's own shared variables.  A block's memory, what
+ * hooks->shared gives, begins with them; dynamic shared memory follows.  It is aligned to
+ * 128 bytes, and this is a multiple of 128. */
+uint32_t eider_cpu_image_shared(const struct eider_cpu_image *image);
+
 /* "znver3 +avx2,...": name and features of the host, for keys. */
 const char *eider_codegen_host(void);
 

@@ -82,8 +82,8 @@ static void set_host_features(LLVMModuleRef module)
     }
 }
 
-static eider_status prepare(LLVMModuleRef module, LLVMTargetMachineRef machine,
-                            const struct eider_codegen_job *job)
+static eider_status prepare(const eider_allocator *a, LLVMModuleRef module,
+                            LLVMTargetMachineRef machine, const struct eider_codegen_job *job)
 {
     char *triple = LLVMGetTargetMachineTriple(machine);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
@@ -96,7 +96,7 @@ static eider_status prepare(LLVMModuleRef module, LLVMTargetMachineRef machine,
     LLVMValueRef entry = LLVMGetNamedFunction(module, job->entry);
     if (!entry || LLVMIsDeclaration(entry))
         return eider_fail(EIDER_CODEGEN, "the module defines no function '%.200s'", job->entry);
-    if (job->thread_style) EIDER_TRY(eider_foreign_lower(module, job->entry));
+    if (job->thread_style) EIDER_TRY(eider_foreign_lower(a, module, job->entry));
     set_host_features(module);
     return EIDER_OK;
 }
@@ -144,7 +144,7 @@ static eider_status run_stages(const eider_allocator *a, LLVMModuleRef module,
                                struct eider_codegen_result *out)
 {
     uint64_t start = eider_emit_clock();
-    EIDER_TRY(prepare(module, machine, job));
+    EIDER_TRY(prepare(a, module, machine, job));
     EIDER_TRY(verify(module));
     EIDER_TRY(
         optimise(module, machine, flags & EIDER_EMIT_FOREIGN ? PIPELINE_FOREIGN : PIPELINE_OWN));

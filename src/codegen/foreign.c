@@ -1,8 +1,309 @@
-/* foreign.c -- see foreign.h. */
+/* foreign.c -- see foreign.h.
+ *
+ * Shared variables are globals of address space 3, one instance per block.  On the CPU
+ * they become offsets into the block's memory, whose address a hook gives, so every
+ * constant that mentions one is computed anew at the entry of the function that uses it.
+ */
 #include "foreign.h"
 
-eider_status eider_foreign_lower(LLVMModuleRef module, const char *entry)
+#include <llvm-c/Core.h>
+#include <llvm-c/Target.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "foreign_intrinsics.h"
+
+#define SHARED_SPACE 3
+#define SHARED_ALIGN 128 /* of the block's memory and of dynamic shared memory */
+#define NAME_BYTES 512
+
+/* ---- What cannot run, and what must only be renamed -------------------------------- */
+
+static eider_status refuse_assembly(LLVMValueRef instruction)
 {
-    (void)module;
-    return eider_fail(EIDER_UNSUPPORTED, "kernel '%.200s' of the GPU style on the CPU", entry);
+    LLVMValueRef callee = LLVMGetCalledValue(instruction);
+    if (!LLVMIsAInlineAsm(callee)) return EIDER_OK;
+    size_t length = 0;
+    const char *text = LLVMGetInlineAsmAsmString(callee, &length);
+    return eider_fail(EIDER_CODEGEN, "the inline assembly '%.*s' cannot run on the CPU",
+                      length > 200 ? 200 : (int)length, text);
+}
+
+static int is_ptx_convention(unsigned convention)
+{
+    return convention == LLVMPTXKernelCallConv || convention == LLVMPTXDeviceCallConv;
+}
+
+static eider_status retarget_function(LLVMValueRef f)
+{
+    if (is_ptx_convention(LLVMGetFunctionCallConv(f))) LLVMSetFunctionCallConv(f, LLVMCCallConv);
+    for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b)) {
+        for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) {
+            if (!LLVMIsACallInst(i) && !LLVMIsAInvokeInst(i)) continue;
+            EIDER_TRY(refuse_assembly(i));
+            if (is_ptx_convention(LLVMGetInstructionCallConv(i)))
+                LLVMSetInstructionCallConv(i, LLVMCCallConv);
+        }
+    }
+    return EIDER_OK;
+}
+
+/* ---- Shared variables ---------------------------------------------------------------- */
+
+/* A constant and the instruction that computes it in the current function. */
+struct replaced {
+    LLVMValueRef constant, value;
+};
+
+struct shared {
+    const eider_allocator *allocator;
+    LLVMModuleRef module;
+    LLVMTargetDataRef layout;
+    LLVMBuilderRef builder; /* at the entry of the current function */
+    struct replaced *list;  /* of the current function */
+    size_t n, room;
+    uint64_t static_bytes;
+    eider_status status;
+};
+
+static int is_shared(LLVMValueRef value)
+{
+    return LLVMIsAGlobalVariable(value) &&
+           LLVMGetPointerAddressSpace(LLVMTypeOf(value)) == SHARED_SPACE;
+}
+
+static int mentions_shared(LLVMValueRef value)
+{
+    if (!LLVMIsAConstant(value)) return 0;
+    if (is_shared(value)) return 1;
+    if (LLVMIsAGlobalValue(value)) return 0;
+    for (int i = 0; i < LLVMGetNumOperands(value); i++)
+        if (mentions_shared(LLVMGetOperand(value, (unsigned)i))) return 1;
+    return 0;
+}
+
+static uint64_t align_up(uint64_t value, uint64_t align)
+{
+    return (value + align - 1) / align * align;
+}
+
+static int is_dynamic(LLVMValueRef global)
+{
+    return LLVMIsDeclaration(global) != 0;
+}
+
+/* Where `wanted` lies in the block's memory; for NULL, the bytes of all variables. */
+static uint64_t offset_of(const struct shared *s, LLVMValueRef wanted)
+{
+    uint64_t offset = 0;
+    for (LLVMValueRef g = LLVMGetFirstGlobal(s->module); g; g = LLVMGetNextGlobal(g)) {
+        if (!is_shared(g) || is_dynamic(g)) continue;
+        LLVMTypeRef type = LLVMGlobalGetValueType(g);
+        unsigned align = LLVMGetAlignment(g);
+        offset = align_up(offset, align ? align : LLVMPreferredAlignmentOfGlobal(s->layout, g));
+        if (g == wanted) return offset;
+        offset += LLVMABISizeOfType(s->layout, type);
+    }
+    return align_up(offset, SHARED_ALIGN);
+}
+
+static LLVMValueRef address_of(struct shared *s, LLVMValueRef global)
+{
+    LLVMContextRef context = LLVMGetModuleContext(s->module);
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(context, 0);
+    LLVMTypeRef type = LLVMFunctionType(pointer, NULL, 0, 0);
+    LLVMValueRef hook = eider_foreign_hook(s->module, "eider_cpu_shared", type, 1);
+    LLVMValueRef base = LLVMBuildCall2(s->builder, type, hook, NULL, 0, "");
+    uint64_t bytes = is_dynamic(global) ? s->static_bytes : offset_of(s, global);
+    LLVMValueRef offset = LLVMConstInt(LLVMInt64TypeInContext(context), bytes, 0);
+    LLVMValueRef at =
+        LLVMBuildGEP2(s->builder, LLVMInt8TypeInContext(context), base, &offset, 1, "");
+    return LLVMBuildAddrSpaceCast(s->builder, at, LLVMTypeOf(global), "");
+}
+
+static LLVMValueRef replace(struct shared *s, LLVMValueRef constant);
+
+#define OPERANDS_MAX 16
+
+/* A constant expression as an instruction. */
+static LLVMValueRef rebuild(struct shared *s, LLVMValueRef constant)
+{
+    LLVMValueRef operands[OPERANDS_MAX];
+    int n = LLVMGetNumOperands(constant);
+    LLVMOpcode opcode = LLVMIsAConstantExpr(constant) ? LLVMGetConstOpcode(constant) : LLVMRet;
+    LLVMTypeRef type = LLVMTypeOf(constant);
+    if (n < 1 || n > OPERANDS_MAX) opcode = LLVMRet;
+    for (int i = 0; i < n && i < OPERANDS_MAX; i++)
+        operands[i] = replace(s, LLVMGetOperand(constant, (unsigned)i));
+    if (s->status != EIDER_OK) return constant;
+    switch (opcode) {
+    case LLVMGetElementPtr:
+        return LLVMBuildGEP2(s->builder, LLVMGetGEPSourceElementType(constant), operands[0],
+                             operands + 1, (unsigned)n - 1, "");
+    case LLVMAddrSpaceCast:
+    case LLVMPtrToInt:
+    case LLVMIntToPtr:
+    case LLVMBitCast:
+    case LLVMTrunc:
+        return LLVMBuildCast(s->builder, opcode, operands[0], type, "");
+    case LLVMAdd:
+    case LLVMSub:
+    case LLVMXor:
+        return LLVMBuildBinOp(s->builder, opcode, operands[0], operands[1], "");
+    default:
+        break;
+    }
+    s->status = eider_fail(EIDER_CODEGEN, "a shared variable's address is part of a constant that "
+                                          "the CPU backend does not compute");
+    return constant;
+}
+
+static LLVMValueRef replace(struct shared *s, LLVMValueRef constant)
+{
+    if (!mentions_shared(constant)) return constant;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->list[i].constant == constant) return s->list[i].value;
+    LLVMValueRef value = is_shared(constant) ? address_of(s, constant) : rebuild(s, constant);
+    if (s->status != EIDER_OK) return constant;
+    if (s->n == s->room) {
+        size_t room = s->room ? 2 * s->room : 16;
+        struct replaced *list = eider_mem_resize(s->allocator, s->list, room * sizeof *list);
+        if (!list) {
+            s->status = EIDER_OOM;
+            return constant;
+        }
+        s->list = list;
+        s->room = room;
+    }
+    s->list[s->n++] = (struct replaced){constant, value};
+    return value;
+}
+
+static void replace_in_function(struct shared *s, LLVMValueRef f)
+{
+    LLVMValueRef first = LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(f));
+    s->n = 0;
+    for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b)) {
+        for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) {
+            for (int o = 0; o < LLVMGetNumOperands(i); o++) {
+                LLVMValueRef operand = LLVMGetOperand(i, (unsigned)o);
+                if (!operand || !mentions_shared(operand)) continue;
+                LLVMPositionBuilderBefore(s->builder, first);
+                LLVMSetOperand(i, (unsigned)o, replace(s, operand));
+                if (s->status != EIDER_OK) return;
+            }
+        }
+    }
+}
+
+static void refuse_initialisers(struct shared *s)
+{
+    for (LLVMValueRef g = LLVMGetFirstGlobal(s->module); g; g = LLVMGetNextGlobal(g)) {
+        LLVMValueRef value = LLVMGetInitializer(g);
+        if (!value || is_shared(g) || !mentions_shared(value)) continue;
+        size_t length;
+        s->status = eider_fail(EIDER_CODEGEN,
+                               "the initial value of %.200s holds the address of a "
+                               "shared variable, which differs between blocks",
+                               LLVMGetValueName2(g, &length));
+        return;
+    }
+}
+
+static eider_status place_shared(const eider_allocator *a, LLVMModuleRef module, const char *entry)
+{
+    LLVMContextRef context = LLVMGetModuleContext(module);
+    struct shared s = {
+        .allocator = a,
+        .module = module,
+        .layout = LLVMGetModuleDataLayout(module),
+        .builder = LLVMCreateBuilderInContext(context),
+    };
+    s.static_bytes = offset_of(&s, NULL);
+    refuse_initialisers(&s);
+    for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
+        if (!LLVMIsDeclaration(f) && s.status == EIDER_OK) replace_in_function(&s, f);
+    for (LLVMValueRef g = LLVMGetFirstGlobal(module); g; g = LLVMGetNextGlobal(g))
+        if (is_shared(g) && !is_dynamic(g)) LLVMSetLinkage(g, LLVMInternalLinkage);
+    LLVMDisposeBuilder(s.builder);
+    eider_mem_free(a, s.list);
+
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.shared", entry);
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(context);
+    LLVMValueRef bytes = LLVMAddGlobal(module, i32, name);
+    LLVMSetInitializer(bytes, LLVMConstInt(i32, s.static_bytes, 0));
+    LLVMSetGlobalConstant(bytes, 1);
+    return s.status;
+}
+
+/* ---- The entry of a thread -------------------------------------------------------------- */
+
+/* The argument for parameter `i`, whose value lies at `slot`. */
+static LLVMValueRef load_argument(LLVMBuilderRef builder, LLVMValueRef kernel, unsigned i,
+                                  LLVMValueRef slot)
+{
+    static const char by_value[] = "byval";
+    LLVMValueRef param = LLVMGetParam(kernel, i);
+    unsigned kind = LLVMGetEnumAttributeKindForName(by_value, sizeof by_value - 1);
+    LLVMAttributeRef attribute = LLVMGetEnumAttributeAtIndex(kernel, i + 1, kind);
+    if (!attribute) {
+        LLVMValueRef load = LLVMBuildLoad2(builder, LLVMTypeOf(param), slot, "");
+        LLVMSetAlignment(load, 1);
+        return load;
+    }
+    LLVMTypeRef type = LLVMGetTypeAttributeValue(attribute);
+    LLVMValueRef copy = LLVMBuildAlloca(builder, type, "");
+    LLVMSetAlignment(copy, 64); /* at least what a kernel's parameter may ask for in PTX */
+    LLVMBuildMemCpy(builder, copy, 64, slot, 1, LLVMSizeOf(type));
+    LLVMRemoveEnumAttributeAtIndex(kernel, i + 1, kind);
+    return copy;
+}
+
+static eider_status add_thread_entry(LLVMModuleRef module, LLVMValueRef kernel, const char *entry)
+{
+    LLVMContextRef context = LLVMGetModuleContext(module);
+    LLVMTypeRef type = LLVMGlobalGetValueType(kernel);
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(context, 0);
+    LLVMTypeRef nothing = LLVMVoidTypeInContext(context);
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(context);
+    if (LLVMGetReturnType(type) != nothing || LLVMIsFunctionVarArg(type))
+        return eider_fail(EIDER_CODEGEN, "the kernel returns a value or takes '...'");
+    enum { PARAMS_MAX = 1024 };
+    unsigned n = LLVMCountParams(kernel);
+    if (n > PARAMS_MAX)
+        return eider_fail(EIDER_TOO_LARGE, "the kernel has %u parameters, at most %d are allowed",
+                          n, PARAMS_MAX);
+
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%s.thread", entry);
+    LLVMValueRef f = LLVMAddFunction(module, name, LLVMFunctionType(nothing, &pointer, 1, 0));
+    LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
+    LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, ""));
+    LLVMValueRef args[PARAMS_MAX];
+    for (unsigned i = 0; i < n; i++) {
+        LLVMValueRef index = LLVMConstInt(i32, i, 0);
+        LLVMValueRef at = LLVMBuildGEP2(builder, pointer, LLVMGetParam(f, 0), &index, 1, "");
+        LLVMValueRef slot = LLVMBuildLoad2(builder, pointer, at, "");
+        args[i] = load_argument(builder, kernel, i, slot);
+    }
+    LLVMBuildCall2(builder, type, kernel, args, n, "");
+    LLVMBuildRetVoid(builder);
+    LLVMDisposeBuilder(builder);
+    return EIDER_OK;
+}
+
+eider_status eider_foreign_lower(const eider_allocator *a, LLVMModuleRef module, const char *entry)
+{
+    size_t length = 0;
+    if (strlen(entry) + sizeof ".thread" > NAME_BYTES)
+        return eider_fail(EIDER_TOO_LARGE, "a kernel's name has more than %d bytes", NAME_BYTES);
+    LLVMGetModuleInlineAsm(module, &length);
+    if (length > 0)
+        return eider_fail(EIDER_CODEGEN, "the module's inline assembly cannot run on the CPU");
+    for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
+        EIDER_TRY(retarget_function(f));
+    EIDER_TRY(eider_foreign_intrinsics(module));
+    EIDER_TRY(place_shared(a, module, entry));
+    return add_thread_entry(module, LLVMGetNamedFunction(module, entry), entry);
 }

@@ -1,19 +1,20 @@
 /* foreign.h -- a kernel written like a GPU kernel, made runnable on the CPU.
  *
- * Invariant: afterwards the module calls only the functions of struct eider_cpu_hooks, by
- * the names below, and what the host's libraries have; anything else of NVPTX is refused
- * by name.
+ * Invariant: afterwards the module calls only the functions of struct eider_cpu_hooks, as
+ * "eider_cpu_sreg" and so on, and what the host's libraries have; anything else of NVPTX
+ * is refused by name.
  */
 #ifndef EIDER_CODEGEN_FOREIGN_H
 #define EIDER_CODEGEN_FOREIGN_H
 
 #include <llvm-c/Types.h>
 
-#include "fail.h"
+#include "memory.h"
 
 /* Redirects NVVM intrinsics, places shared variables in the block's memory, and adds
- * `<entry>.thread` (cpu_abi.h) and `<entry>.shared`, the bytes of shared variables.
- * The module's triple and layout are already the host's.  Fails with EIDER_CODEGEN. */
-eider_status eider_foreign_lower(LLVMModuleRef module, const char *entry);
+ * `<entry>.thread` (cpu_abi.h) and `<entry>.shared`, a u32: the bytes of the shared
+ * variables, behind which dynamic shared memory begins.  The module's triple and layout
+ * are already the host's.  Fails with EIDER_CODEGEN. */
+eider_status eider_foreign_lower(const eider_allocator *a, LLVMModuleRef module, const char *entry);
 
 #endif

@@ -24,6 +24,7 @@ struct eider_cpu_image {
     eider_allocator allocator;
     const struct eider_cpu_hooks *hooks;
     LLVMOrcLLJITRef jit;
+    uint32_t shared_bytes;
     char reported[NAME_BYTES]; /* what ORC reported first */
 };
 
@@ -162,19 +163,34 @@ static eider_status create_jit(struct eider_cpu_image *image)
     return EIDER_OK;
 }
 
-static eider_status link_object(struct eider_cpu_image *image, const struct eider_blob *object,
-                                const char *name, void **out)
+static eider_status look_up(struct eider_cpu_image *image, const char *name, void **out)
 {
-    LLVMMemoryBufferRef buffer =
-        LLVMCreateMemoryBufferWithMemoryRangeCopy(object->data, object->size, "eider object");
     LLVMOrcExecutorAddress address = 0;
-    LLVMErrorRef error =
-        LLVMOrcLLJITAddObjectFile(image->jit, LLVMOrcLLJITGetMainJITDylib(image->jit), buffer);
-    if (!error) error = LLVMOrcLLJITLookup(image->jit, &address, name);
+    LLVMErrorRef error = LLVMOrcLLJITLookup(image->jit, &address, name);
     eider_status status = eider_llvm_error_fail(error, "linking host code");
     if (status != EIDER_OK && *image->reported) eider_fail_prefix("%s; ", image->reported);
     *out = (void *)(uintptr_t)address;
     return status;
+}
+
+static eider_status link_object(struct eider_cpu_image *image, const struct eider_blob *object)
+{
+    LLVMMemoryBufferRef buffer =
+        LLVMCreateMemoryBufferWithMemoryRangeCopy(object->data, object->size, "eider object");
+    LLVMErrorRef error =
+        LLVMOrcLLJITAddObjectFile(image->jit, LLVMOrcLLJITGetMainJITDylib(image->jit), buffer);
+    return eider_llvm_error_fail(error, "linking host code");
+}
+
+/* `<entry>.shared` is a constant that foreign.c writes. */
+static eider_status read_shared(struct eider_cpu_image *image, const char *entry)
+{
+    char name[NAME_BYTES];
+    void *bytes = NULL;
+    snprintf(name, sizeof name, "%s.shared", entry);
+    EIDER_TRY(look_up(image, name, &bytes));
+    memcpy(&image->shared_bytes, bytes, sizeof image->shared_bytes);
+    return EIDER_OK;
 }
 
 eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider_blob *object,
@@ -193,7 +209,9 @@ eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider
     image->hooks = hooks;
     eider_emit_enter();
     eider_status status = create_jit(image);
-    if (status == EIDER_OK) status = link_object(image, object, name, out_entry);
+    if (status == EIDER_OK) status = link_object(image, object);
+    if (status == EIDER_OK) status = look_up(image, name, out_entry);
+    if (status == EIDER_OK && thread_style) status = read_shared(image, entry);
     eider_emit_leave();
     if (status != EIDER_OK) {
         eider_cpu_image_release(image);
@@ -201,6 +219,11 @@ eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider
     }
     *out = image;
     return EIDER_OK;
+}
+
+uint32_t eider_cpu_image_shared(const struct eider_cpu_image *image)
+{
+    return image->shared_bytes;
 }
 
 void eider_cpu_image_release(struct eider_cpu_image *image)

@@ -14,6 +14,8 @@
 
 /* How often a kernel without pidfd_open is asked whether the child has ended. */
 #define SLICE_MS 10
+/* Less processor time than this in a whole stall_ms is a child that waits. */
+#define STALL_USED_MS 5
 
 static int64_t now_ms(void)
 {
@@ -82,6 +84,37 @@ static int wait_some(struct eider_process *process, int pidfd, int64_t left_ms)
     return has_ended(process->pid);
 }
 
+/* Processor time of the child, in ms; -1 when it cannot be told. */
+static int64_t used_ms(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0) return -1;
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* EIDER_OK when the child ended by itself. */
+static eider_status wait_for_end(struct eider_process *process, int pidfd, int deadline_ms)
+{
+    int64_t end = now_ms() + deadline_ms;
+    int64_t next_look = process->stall_ms ? now_ms() + process->stall_ms : INT64_MAX;
+    int64_t used = 0;
+    int ended = has_ended(process->pid);
+    while (!ended) {
+        int64_t now = now_ms();
+        if (now >= end) return EIDER_TIMEOUT;
+        if (now >= next_look) {
+            int64_t used_now = used_ms(process->pid);
+            process->is_stalled = used_now >= 0 && used_now < used + STALL_USED_MS;
+            if (process->is_stalled) return EIDER_TIMEOUT;
+            used = used_now;
+            next_look = now + process->stall_ms;
+        }
+        ended = wait_some(process, pidfd, (end < next_look ? end : next_look) - now);
+    }
+    return EIDER_OK;
+}
+
 static int reap(pid_t pid)
 {
     int status = 0;
@@ -94,20 +127,10 @@ static int reap(pid_t pid)
 
 eider_status eider_process_collect(struct eider_process *process, int deadline_ms, int *exit_code)
 {
-    eider_status status = EIDER_OK;
-    int64_t end = now_ms() + deadline_ms;
     for (size_t i = 0; i < process->n_streams; i++)
         fcntl(process->streams[i].fd, F_SETFL, O_NONBLOCK);
     int pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
-    int ended = has_ended(process->pid);
-    while (!ended) {
-        int64_t left = end - now_ms();
-        if (left <= 0) {
-            status = EIDER_TIMEOUT;
-            break;
-        }
-        ended = wait_some(process, pidfd, left);
-    }
+    eider_status status = wait_for_end(process, pidfd, deadline_ms);
     kill(-process->pid, SIGKILL); /* the group: what the child started ends with it */
     *exit_code = reap(process->pid);
     if (pidfd >= 0) close(pidfd);

@@ -24,10 +24,13 @@ struct eider_process {
     pid_t pid; /* leads a process group of its own */
     struct eider_process_stream streams[EIDER_PROCESS_STREAMS];
     size_t n_streams;
+    int stall_ms;   /* a child that uses no processor for so long ends; 0: never */
+    int is_stalled; /* set when that, and not the deadline, was the end */
 };
 
-/* Reads the streams until the child has ended; kills the group at the deadline.  Gives
- * EIDER_OK, EIDER_OOM or EIDER_TIMEOUT; a message is the caller's to make for the latter.
+/* Reads the streams until the child has ended; kills the group at the deadline, or when
+ * the child stalls.  Gives EIDER_OK, EIDER_OOM or, then, EIDER_TIMEOUT; a message is the
+ * caller's to make for the latter.
  * *exit_code is 128 + n for signal n, and -1 when someone else reaped the child. */
 eider_status eider_process_collect(struct eider_process *process, int deadline_ms, int *exit_code);
 

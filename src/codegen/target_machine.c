@@ -70,6 +70,12 @@ const struct eider_host *eider_target_host(void)
     return eider_codegen_init() == EIDER_OK ? &host : NULL;
 }
 
+const char *eider_target_triple(struct eider_target target)
+{
+    if (target.sm != 0) return NVPTX_TRIPLE;
+    return eider_codegen_init() == EIDER_OK ? host.triple : "";
+}
+
 struct eider_target eider_target_generated(struct eider_target target)
 {
     static const int known[] = {90, 89, 87, 86, 80}; /* NVPTX.td of LLVM 19, from sm_80 */

@@ -18,6 +18,9 @@ struct eider_host {
 };
 const struct eider_host *eider_target_host(void);
 
+/* "nvptx64-nvidia-cuda", or the host's. */
+const char *eider_target_triple(struct eider_target target);
+
 /* The newest GPU that LLVM 19 generates code for and that `target` runs: targets it does
  * not know get the code of the nearest older one. */
 struct eider_target eider_target_generated(struct eider_target target);
