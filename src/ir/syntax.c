@@ -70,7 +70,8 @@ void eider_syntax_write(double value, char buffer[EIDER_NUMBER_BYTES])
         snprintf(buffer, EIDER_NUMBER_BYTES, "%.9g", value);
         if (!same_bits(strtod(buffer, NULL), value))
             snprintf(buffer, EIDER_NUMBER_BYTES, "%.17g", value);
-        if (!strpbrk(buffer, ".einf")) strcat(buffer, ".0"); /* a number, not an integer */
+        size_t length = strlen(buffer);
+        if (!strpbrk(buffer, ".einf")) memcpy(buffer + length, ".0", 3); /* not an integer */
     }
     uselocale(before);
 }
