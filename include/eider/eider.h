@@ -373,7 +373,7 @@ typedef struct eider_request {
     eider_numerics numerics;
     const char *config;         /* "vec=8,block=256"; what is not named follows the default rule */
     const char *target;         /* eider_compile only: "sm_90", "sm_90a", "cpu", ... */
-    const char *assembler;      /* NULL or "auto", "nvptxcompiler", "ptxas", "nvjitlink", "driver" */
+    const char *assembler;      /* NULL, "auto", "nvptxcompiler", "ptxas", "nvjitlink", "driver" */
     int32_t line_info;          /* nonzero: map machine code to IR lines; same code */
     int32_t any_layout;         /* nonzero: accept any strides up to the rank of `args` */
 } eider_request;

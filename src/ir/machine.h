@@ -67,7 +67,7 @@ struct eider_machine {
     int (*width)(const struct eider_emit *e);
 
     /* Creates e->module, the function and e->builder, and positions the builder where the
-     * code of one thread of one block begins.  On the CPU this opens the loops over the blocks asked
+     * code of one thread of one block begins.  On the CPU this opens the loops over blocks asked
      * for and over the threads of a block (a template that synchronises cannot use the
      * thread loop, and asks for fibers; none does yet). */
     void (*kernel_begin)(struct eider_emit *e, const char *name,
