@@ -1,0 +1,21 @@
+# Errors are measured against double precision; a bound that is exceeded is exit code 1.
+eider check 'out = silu(x)' --type bf16 --math exact --device cpu --max-ulp 0.51 >text
+grep -q '^out  bf16  math=exact  65536 inputs' text
+grep -q '^  ulp  ' text
+code=0
+eider check 'out = silu(x)' --type bf16 --math exact --device cpu --max-ulp 0.25 >text || code=$?
+echo "-> $code"
+code=0
+eider check 'out = x / x * 0.0 + select(x == 1.0, x, x)' --type f16 --math exact --device cpu \
+    --json >text || code=$?
+echo "-> $code"
+python3 - <<'PY'
+import json
+row = json.load(open("text"))[0]
+assert row["type"] == "f16" and row["inputs"] == 65536, row
+assert row["mismatches"] == 0 or row["first_mismatches"], row
+PY
+eider check 'out = swiglu(x, y)' --grad all --type f16 --math exact --device cpu >text
+grep -c '^d[xy]  f16' text
+eider check 'out = relu(x)' --type f32 --math fast --device cpu --markdown >text
+cat text | sed 's/ on .*/ on .../'
