@@ -116,8 +116,8 @@ eider_node eider_activation_call(struct eider_graph *g, size_t i, const eider_no
     if (i >= N_ROWS) return eider_graph_fail(g, EIDER_BAD_ARG, "there is no activation %zu", i);
     uint32_t n = (uint32_t)eider_activation_n_params(i);
     if (n_args > n || n_args < (uint32_t)eider_activation_n_required(i))
-        return eider_graph_fail(g, EIDER_BAD_ARG, "%u arguments are given to %s", n_args,
-                                signatures[i]);
+        return eider_graph_fail(g, EIDER_BAD_ARG, "arguments given to %s: %u", signatures[i],
+                                n_args);
     enum eider_op op = eider_ops_find(rows[i].name);
     if (op) return eider_graph_put(g, op, args, n_args, 0); /* such as tanh */
     eider_node all[EIDER_CALL_ARGS_MAX];

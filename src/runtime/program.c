@@ -1,0 +1,78 @@
+/* program.c -- the public functions of programs; see program.h. */
+#include "program.h"
+
+#include "activations.h"
+#include "context.h"
+#include "parse.h"
+#include "passes.h"
+
+eider_status eider_program_create(struct eider_graph *graph, eider_program **out)
+{
+    eider_allocator a = graph->allocator;
+    eider_program *program = eider_mem_zero(&a, sizeof *program);
+    if (!program) {
+        eider_graph_destroy(graph);
+        return EIDER_OOM;
+    }
+    program->allocator = a;
+    program->graph = graph;
+    eider_status status = eider_print(graph, &program->text);
+    if (status == EIDER_OK) status = eider_activation_expand(graph, &program->expanded);
+    if (status == EIDER_OK)
+        *out = program;
+    else
+        eider_program_release(program);
+    return status;
+}
+
+eider_status eider_program_parse(eider_context *ctx, const char *text, eider_program **out)
+{
+    struct eider_graph *graph;
+    if (!ctx || !text || !out)
+        return eider_fail(EIDER_BAD_ARG, "eider_program_parse: an argument is NULL");
+    EIDER_TRY(eider_context_check(ctx));
+    EIDER_TRY(eider_parse(eider_context_allocator(ctx), text, &graph));
+    return eider_program_create(graph, out);
+}
+
+void eider_program_release(eider_program *program)
+{
+    if (!program) return;
+    eider_allocator a = program->allocator;
+    eider_graph_destroy(program->graph);
+    eider_graph_destroy(program->expanded);
+    eider_mem_free(&a, program->text);
+    eider_mem_free(&a, program);
+}
+
+const char *eider_program_text(const eider_program *program)
+{
+    return program ? program->text : "";
+}
+
+size_t eider_program_operands(const eider_program *program)
+{
+    return program ? program->graph->n_operands : 0;
+}
+
+eider_status eider_program_operand(const eider_program *program, size_t i, eider_operand *out)
+{
+    if (!program || !out)
+        return eider_fail(EIDER_BAD_ARG, "eider_program_operand: an argument is NULL");
+    if (i >= program->graph->n_operands)
+        return eider_fail(EIDER_BAD_ARG, "operand %zu: the program has %u", i,
+                          program->graph->n_operands);
+    const struct eider_graph_operand *operand = &program->graph->operands[i];
+    *out = (eider_operand){operand->name, operand->kind, operand->type};
+    return EIDER_OK;
+}
+
+eider_status eider_program_eval(const eider_program *program, const double *in, double *out)
+{
+    if (!program || !out)
+        return eider_fail(EIDER_BAD_ARG, "eider_program_eval: an argument is NULL");
+    if (!in && program->graph->operands[0].kind != EIDER_OUTPUT)
+        return eider_fail(EIDER_BAD_ARG, "eider_program_eval: the program has inputs, `in` is "
+                                         "NULL");
+    return eider_eval(program->expanded, in, out);
+}
