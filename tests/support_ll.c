@@ -16,8 +16,27 @@ static void *resize(void *user, void *ptr, size_t old_size, size_t new_size)
 
 const eider_allocator ll_allocator = {resize, NULL};
 
+static void *resize_failing(void *user, void *ptr, size_t old_size, size_t new_size)
+{
+    struct ll_failing *failing = user;
+    if (new_size == 0) return resize(NULL, ptr, old_size, 0);
+    if (failing->asked++ >= failing->left) return NULL;
+    return resize(NULL, ptr, old_size, new_size);
+}
+
+eider_allocator ll_failing_allocator(struct ll_failing *failing)
+{
+    return (eider_allocator){resize_failing, failing};
+}
+
 eider_status ll_emit(const char *text, const struct eider_codegen_job *job,
                      struct eider_codegen_result *out)
+{
+    return ll_emit_with(&ll_allocator, text, job, out);
+}
+
+eider_status ll_emit_with(const eider_allocator *a, const char *text,
+                          const struct eider_codegen_job *job, struct eider_codegen_result *out)
 {
     LLVMContextRef context = LLVMContextCreate();
     LLVMMemoryBufferRef buffer =
@@ -29,7 +48,7 @@ eider_status ll_emit(const char *text, const struct eider_codegen_job *job,
         status = eider_fail(EIDER_PARSE, "%s", message);
         LLVMDisposeMessage(message);
     } else {
-        status = eider_codegen_emit(&ll_allocator, module, job, out);
+        status = eider_codegen_emit(a, module, job, out);
     }
     LLVMContextDispose(context);
     return status;

@@ -81,7 +81,7 @@ static int number_before(const char *log, const char *unit)
     if (!at) return -1;
     const char *start = at;
     while (start > log && start[-1] >= '0' && start[-1] <= '9') start--;
-    return start == at ? -1 : atoi(start);
+    return start == at ? -1 : (int)strtol(start, NULL, 10);
 }
 
 static void read_log(const char *log, struct eider_assemble_result *out)
@@ -93,10 +93,10 @@ static void read_log(const char *log, struct eider_assemble_result *out)
 }
 
 /* Line `number` of the PTX, without its indent. */
-static void copy_line(const struct eider_blob *ptx, int number, char out[LINE_BYTES])
+static void copy_line(const struct eider_blob *ptx, long number, char out[LINE_BYTES])
 {
     const char *at = ptx->data;
-    for (int i = 1; at && i < number; i++) {
+    for (long i = 1; at && i < number; i++) {
         at = strchr(at, '\n');
         if (at) at++;
     }
@@ -110,7 +110,7 @@ static eider_status fail_log(const struct eider_assembler_info *by, const struct
                              const char *log, const char *arch)
 {
     const char *named = strstr(log, "line ");
-    int number = named ? atoi(named + strlen("line ")) : 0;
+    long number = named ? strtol(named + strlen("line "), NULL, 10) : 0;
     char line[LINE_BYTES] = "";
     if (number > 0) copy_line(ptx, number, line);
     int length = (int)strnlen(log, LOG_BYTES);
@@ -118,7 +118,7 @@ static eider_status fail_log(const struct eider_assembler_info *by, const struct
     if (!*line)
         return eider_fail(EIDER_ASSEMBLER, "%s %s refused the PTX for %s: %.*s", by->name,
                           by->version, arch, length, length ? log : "without a reason");
-    return eider_fail(EIDER_ASSEMBLER, "%s %s refused the PTX for %s: %.*s\nline %d is: %s",
+    return eider_fail(EIDER_ASSEMBLER, "%s %s refused the PTX for %s: %.*s\nline %ld is: %s",
                       by->name, by->version, arch, length, log, number, line);
 }
 

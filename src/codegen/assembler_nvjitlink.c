@@ -102,7 +102,7 @@ eider_status eider_assembler_nvjitlink(const eider_allocator *a,
     snprintf(arch, sizeof arch, "-arch=%s", options->arch);
     const char *list[OPTIONS_MAX] = {arch, "-verbose"};
     uint32_t n = 2;
-    if (!options->contract) list[n++] = "-fma=0";
+    if (!options->contract) list[n++] = "-Xptxas=-fmad=false";
     if (options->line_info) list[n++] = "-lineinfo";
 
     link_handle link = NULL;

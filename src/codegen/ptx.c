@@ -123,7 +123,8 @@ static eider_status fail_entry(const char *ptx, const char *name)
         size_t n = 0;
         while (is_name_char(found[n])) n++;
         if (length + n + 3 > sizeof names) break;
-        length += (size_t)sprintf(names + length, "%s%.*s", length ? ", " : "", (int)n, found);
+        length += (size_t)snprintf(names + length, sizeof names - length, "%s%.*s",
+                                   length ? ", " : "", (int)n, found);
     }
     if (length == 0)
         return eider_fail(EIDER_CODEGEN,
@@ -142,9 +143,9 @@ static eider_status pick_version(const char *ptx, const struct eider_codegen_job
         char target[EIDER_TARGET_TEXT_BYTES];
         eider_target_print(job->target, target);
         return eider_fail(EIDER_CODEGEN,
-                          "%s of kernel '%.200s' needs PTX %d.%d, but at most %d.%d "
-                          "is allowed",
-                          why ? why : target, job->entry, needed / 10, needed % 10,
+                          "kernel '%.200s' needs PTX %d.%d for %s, but at most "
+                          "%d.%d is allowed",
+                          job->entry, needed / 10, needed % 10, why ? why : target,
                           job->ptx_version / 10, job->ptx_version % 10);
     }
     *out = job->ptx_version ? job->ptx_version : needed;
