@@ -4,13 +4,11 @@
  *     tanh(a)              t(a), one instruction (m_tanh)
  *     sigmoid(a)           1/2 + 1/2 t(a/2)
  *     x sigmoid(a)         h + h t(a/2), h = x/2
+ *     b sigmoid(-a)        b - b s, where s = sigmoid(a) is there anyway
  *     sigmoid(a) sigmoid(-a)     s - s^2, or 1/4 - 1/4 t^2 where s has no other use
  *     s (b + 1)            s b + s
  *     exp(a)               2^(a log2 e), one instruction (m_ex2)
  *     normcdf, erf         through t of an odd polynomial
- * and two identities that share what a backward pass computes anyway:
- *     d (s (1 + v sigmoid(-v)))  d s + (d f) (k sigmoid(-v)), s = sigmoid(v), v = k z, f = z s
- *     d (s sigmoid(-v)) y        (y - s y) (d s)
  *
  * Invariants: literal factors are folded into what they scale, so that a/2 is free where a
  * is a multiple; limits of sigmoid's argument at which t has reached 1 are ignored; where
@@ -145,6 +143,25 @@ static int are_opposite(const struct rewrite *w, eider_node a, eider_node b)
     double fa, fb;
     if (!is(w, a, EIDER_OP_sigmoid) || !is(w, b, EIDER_OP_sigmoid)) return 0;
     return argument(w, a, &fa) == argument(w, b, &fb) && fa == -fb;
+}
+
+/* For m = sigmoid(-a): the live sigmoid(a), or 0. */
+static eider_node mirrored(const struct rewrite *w, eider_node m)
+{
+    double factor;
+    if (!is(w, m, EIDER_OP_sigmoid)) return 0;
+    argument(w, m, &factor);
+    for (eider_node n = 1; factor < 0 && n < w->from->n_cells; n++)
+        if (w->live[n] && are_opposite(w, n, m)) return n;
+    return 0;
+}
+
+/* s = sigmoid(a) is there for the sake of a product with sigmoid(-a). */
+static int has_mirror(const struct rewrite *w, eider_node s)
+{
+    for (eider_node n = 1; n < w->from->n_cells; n++)
+        if (w->live[n] && are_opposite(w, n, s)) return 1;
+    return 0;
 }
 
 /* ---- Adding to the new graph ---------------------------------------------------- */
@@ -310,7 +327,7 @@ static eider_node times_x_sigmoid(struct rewrite *w, eider_node x, eider_node s)
     if (!is(w, s, EIDER_OP_sigmoid)) return 0;
     eider_node base = argument(w, s, &factor);
     int is_same = fabs(factor) == 1 && without_limits(w, x) == base;
-    if (w->uses[s] > 1 && !is_same) return 0;
+    if (w->uses[s] > 1 || has_mirror(w, s)) return 0;
     if (is_same && w->unified[base]) x = w->unified[base];
     eider_node h = scaled(w, x, 0.5, DEPTH_MAX);
     eider_node t = half_tanh(w, s, &sign);
@@ -347,74 +364,29 @@ static eider_node times_plus_one(struct rewrite *w, eider_node s, eider_node sum
     double one;
     eider_node b;
     if (!has_literal(w, sum, EIDER_OP_add, &one, &b) || one != 1) return 0;
-    if (w->uses[sum] != w->uses_as_factor[sum] || is(w, b, EIDER_OP_mul)) return 0;
+    if (w->uses[sum] != w->uses_as_factor[sum]) return 0;
+    /* Of a product, the sum is an fma already; of one with a mirror, the product is. */
+    if (is(w, b, EIDER_OP_mul) && !mirrored(w, arg(w, b, 0)) && !mirrored(w, arg(w, b, 1)))
+        return 0;
     return fma3(w, mapped(w, s), mapped(w, b), mapped(w, s));
 }
 
-/* n = s (1 + u sigmoid(-v)) with s = sigmoid(v), v = *k z and u = *k z: the slope of z s. */
-static int is_gate_slope(const struct rewrite *w, eider_node n, eider_node *s, eider_node *minus,
-                         eider_node *base, double *k)
+/* b sigmoid(-a) -> b - b s: one fma, or one subtraction where b s is there anyway. */
+static eider_node times_mirror(struct rewrite *w, eider_node b, eider_node m)
 {
-    double one, factor;
-    eider_node product, u;
-    if (!is(w, n, EIDER_OP_mul)) return 0;
-    for (int i = 0; i < 2; i++) {
-        *s = arg(w, n, i);
-        if (!is(w, *s, EIDER_OP_sigmoid)) continue;
-        if (!has_literal(w, arg(w, n, 1 - i), EIDER_OP_add, &one, &product) || one != 1) continue;
-        for (int j = 0; j < 2 && is(w, product, EIDER_OP_mul); j++) {
-            *minus = arg(w, product, j);
-            u = arg(w, product, 1 - j);
-            if (!are_opposite(w, *s, *minus)) continue;
-            *base = argument(w, *s, &factor);
-            if (without_limits(w, peel(w, u, k)) == *base && *k == factor) return 1;
-        }
-    }
-    return 0;
-}
-
-/* d (slope of z s) -> d s + (d f) (k sigmoid(-v)) where d f with f = z s is there anyway. */
-static eider_node times_gate_slope(struct rewrite *w, eider_node d, eider_node slope)
-{
-    eider_node s, minus, base, x;
-    double k;
-    if (w->uses[slope] > 1 || !is_gate_slope(w, slope, &s, &minus, &base, &k)) return 0;
-    for (eider_node f = s; f < w->from->n_cells; f++) {
-        if (!w->live[f] || !has_operand(w, f, EIDER_OP_mul, s, &x)) continue;
-        if (without_limits(w, x) != base) continue;
-        eider_node df = find(w, EIDER_OP_mul, d, f);
-        if (!df) continue;
-        /* 1 - s is as short as from t, and leaves an fma to f. */
-        eider_node rest = k == 1
-                              ? eider_graph_binary(w->to, EIDER_OP_sub, number(w, 1), mapped(w, s))
-                              : times_sigmoid(w, minus, k);
-        return fma3(w, mapped(w, df), rest, mul(w, mapped(w, d), mapped(w, s)));
-    }
-    return 0;
-}
-
-/* (d (s sigmoid(-v))) y -> (y - s y) (d s) where s y and d s are there anyway. */
-static eider_node times_logistic_gradient(struct rewrite *w, eider_node gradient, eider_node y)
-{
-    if (!is(w, gradient, EIDER_OP_mul) || w->uses[gradient] > 1) return 0;
-    for (int i = 0; i < 2; i++) {
-        eider_node d = arg(w, gradient, i), slope = arg(w, gradient, 1 - i);
-        if (!is(w, slope, EIDER_OP_mul) || w->uses[slope] > 1) continue;
-        if (!are_opposite(w, arg(w, slope, 0), arg(w, slope, 1))) continue;
-        for (int k = 0; k < 2; k++) {
-            eider_node s = arg(w, slope, k);
-            eider_node sy = find(w, EIDER_OP_mul, s, y), ds = find(w, EIDER_OP_mul, d, s);
-            if (!sy || !ds) continue;
-            eider_node rest = eider_graph_binary(w->to, EIDER_OP_sub, mapped(w, y), mapped(w, sy));
-            return mul(w, rest, mapped(w, ds));
-        }
-    }
-    return 0;
+    eider_node s = mirrored(w, m);
+    if (!s) return 0;
+    eider_node product = find(w, EIDER_OP_mul, b, s);
+    if (!product) return fma3(w, neg(w, mapped(w, b)), mapped(w, s), mapped(w, b));
+    return eider_graph_binary(w->to, EIDER_OP_sub, mapped(w, b), mapped(w, product));
 }
 
 /* The rules of a product, most particular first; each sees both orders of its operands. */
 static eider_node (*const product_rules[])(struct rewrite *w, eider_node a, eider_node b) = {
-    times_gate_slope, times_logistic_gradient, times_x_sigmoid, times_x_normcdf, times_plus_one,
+    times_mirror,
+    times_x_sigmoid,
+    times_x_normcdf,
+    times_plus_one,
 };
 
 static eider_node approx_mul(struct rewrite *w, eider_node n)
