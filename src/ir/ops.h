@@ -1,6 +1,6 @@
 /* ops.h -- what the table of primitives says about each of them.
  *
- * Not here: what an operation does; see eval.c (double), grad.c, lower.c (LLVM).
+ * Not here: what an operation does; see eval.c (double), chain.c, lower.c (LLVM).
  */
 #ifndef EIDER_IR_OPS_H
 #define EIDER_IR_OPS_H

@@ -9,9 +9,10 @@
 
 #include "graph.h"
 
-/* Local identities that hold for every input, NaN, infinities and signed zeros
- * included, in f32, f64 and integers alike; constant folding in double where the result
- * is exact in f32. */
+/* Local identities that hold for every input, NaN, infinities and signed zeros included, in
+ * f32, f64 and integers alike.  Operations on literals alone are done in double, which is
+ * what math=exact does and never less accurate than f32.  Of types it knows what the operands
+ * declare: it does more where every operand has a type. */
 eider_status eider_simplify(const struct eider_graph *from, struct eider_graph **out);
 
 /* Replaces transcendental primitives by machine forms: `math` is APPROX, FAST or EXACT
@@ -20,7 +21,14 @@ eider_status eider_simplify(const struct eider_graph *from, struct eider_graph *
 eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
                             const eider_dtype *dtypes, struct eider_graph **out);
 
-/* The backward program; see eider_program_grad. */
+/* The backward program, simplified; see eider_program_grad.  Its results are in the order of
+ * `wrt` (NULL: every input that is not declared to be of integers or bool).  Fails with
+ * EIDER_BAD_ARG for a name that cannot be differentiated by and for names that clash.
+ *
+ * What has a kink has the slope of one side there: max(a, b) and min(a, b) that of a, abs and
+ * copysign 0.  Comparisons and roundings have slope 0, casts to floats slope 1.  A cotangent
+ * that has become 0 stays 0, whatever it is multiplied by: no slope that vanishes at infinity
+ * and no branch that is not taken makes it NaN. */
 eider_status eider_grad(const struct eider_graph *from, const char *const *wrt, size_t n_wrt,
                         int with_forward, struct eider_graph **out);
 

@@ -1,0 +1,479 @@
+/* chain.c -- see chain.h.
+ *
+ * A derivative is written in the form that loses no digits where it is small:
+ * sigmoid(a) * sigmoid(-a), never 1 - sigmoid(a).  The modes that can afford the short form
+ * find it there (mathmode.c).
+ */
+#include "chain.h"
+
+#include "activations.h"
+#include "ops.h"
+
+#define LN2 0.6931471805599453
+#define LOG2_E 1.4426950408889634
+#define TWO_OVER_SQRT_PI 1.1283791670955126
+#define ONE_OVER_SQRT_2PI 0.3989422804014327
+
+/* One node about to share its cotangent with its operands.  Values are nodes of `to`. */
+struct site {
+    struct eider_chain *chain;
+    eider_node node; /* in `from`, as are the operands */
+    const struct eider_cell *cell;
+    const eider_node *args;
+    struct eider_cotangent bar;
+    eider_node y, a, b, c; /* the node's own value and its operands' */
+};
+
+/* ---- Building in the backward graph ---------------------------------- */
+
+static eider_node number(const struct site *s, double value)
+{
+    return eider_graph_number(s->chain->to, value);
+}
+
+static eider_node apply(const struct site *s, enum eider_op op, eider_node a)
+{
+    return eider_graph_unary(s->chain->to, op, a);
+}
+
+static eider_node join(const struct site *s, enum eider_op op, eider_node a, eider_node b)
+{
+    return eider_graph_binary(s->chain->to, op, a, b);
+}
+
+static eider_node mul(const struct site *s, eider_node a, eider_node b)
+{
+    return join(s, EIDER_OP_mul, a, b);
+}
+
+static eider_node scale(const struct site *s, eider_node a, double factor)
+{
+    return mul(s, a, number(s, factor));
+}
+
+static eider_node choose(const struct site *s, eider_node condition, eider_node a, eider_node b)
+{
+    return eider_graph_ternary(s->chain->to, EIDER_OP_select, condition, a, b);
+}
+
+static int is_literal(const struct eider_graph *g, eider_node node)
+{
+    return g->cells[node].op == EIDER_OP_number || g->cells[node].op == EIDER_OP_integer;
+}
+
+/* ---- Cotangents ------------------------------------------------------ */
+
+static eider_node both(struct eider_graph *g, eider_node a, eider_node b)
+{
+    return a && b ? eider_graph_binary(g, EIDER_OP_and, a, b) : a ? a : b;
+}
+
+static void settle_faded(struct eider_graph *g, struct eider_cotangent *bar)
+{
+    if (!bar->faded) return;
+    eider_node zero = eider_graph_number(g, 0);
+    eider_node nonzero = eider_graph_binary(g, EIDER_OP_ne, bar->faded, zero);
+    bar->guard = both(g, bar->guard, nonzero);
+    bar->faded = 0;
+}
+
+eider_node eider_chain_whole(struct eider_chain *c, struct eider_cotangent bar)
+{
+    struct eider_graph *g = c->to;
+    eider_node value = bar.core;
+    if (bar.factor) {
+        if (!bar.is_apart) settle_faded(g, &bar);
+        value = eider_graph_binary(g, EIDER_OP_mul, value, bar.factor);
+    }
+    if (!bar.guard) return value;
+    return eider_graph_ternary(g, EIDER_OP_select, bar.guard, value, eider_graph_number(g, 0));
+}
+
+void eider_chain_add(struct eider_chain *c, eider_node node, struct eider_cotangent more)
+{
+    if (!c->active[node]) return;
+    struct eider_cotangent *bar = &c->bar[node];
+    if (!bar->core) {
+        *bar = more;
+        return;
+    }
+    struct eider_cotangent sum = more;
+    if (bar->factor == more.factor && bar->guard == more.guard && bar->faded == more.faded) {
+        sum.core = eider_graph_binary(c->to, EIDER_OP_add, bar->core, more.core);
+    } else {
+        eider_node a = eider_chain_whole(c, *bar), b = eider_chain_whole(c, more);
+        sum = (struct eider_cotangent){.core = eider_graph_binary(c->to, EIDER_OP_add, a, b)};
+    }
+    *bar = sum;
+}
+
+/* Operand k gets `core`, which is the node's own cotangent times something bounded. */
+static void pass(const struct site *s, int k, eider_node core)
+{
+    struct eider_cotangent bar = s->bar;
+    bar.core = core;
+    eider_chain_add(s->chain, s->args[k], bar);
+}
+
+/* The same, times something that may be infinite. */
+static void give(const struct site *s, int k, eider_node core)
+{
+    struct eider_cotangent bar = s->bar;
+    settle_faded(s->chain->to, &bar);
+    bar.core = core;
+    eider_chain_add(s->chain, s->args[k], bar);
+}
+
+/* The same, times a slope that vanishes at an infinity, faster than anything grows. */
+static void give_fading(const struct site *s, int k, eider_node core)
+{
+    struct eider_cotangent bar = s->bar;
+    settle_faded(s->chain->to, &bar);
+    bar.core = bar.faded = core;
+    eider_chain_add(s->chain, s->args[k], bar);
+}
+
+/* Operand k gets the node's cotangent where `condition` holds. */
+static void give_where(const struct site *s, int k, eider_node condition)
+{
+    struct eider_cotangent bar = s->bar;
+    bar.guard = both(s->chain->to, bar.guard, condition);
+    eider_chain_add(s->chain, s->args[k], bar);
+}
+
+/* ---- Arithmetic ------------------------------------------------------ */
+
+static void grad_add(const struct site *s)
+{
+    pass(s, 0, s->bar.core);
+    pass(s, 1, s->bar.core);
+}
+
+static void grad_sub(const struct site *s)
+{
+    pass(s, 0, s->bar.core);
+    pass(s, 1, apply(s, EIDER_OP_neg, s->bar.core));
+}
+
+static void grad_neg(const struct site *s)
+{
+    pass(s, 0, apply(s, EIDER_OP_neg, s->bar.core));
+}
+
+/* Whether operand k is a function's value that nothing else uses. */
+static int is_private_function(const struct site *s, int k)
+{
+    eider_node node = s->args[k];
+    const struct eider_cell *cell = &s->chain->from->cells[node];
+    const struct eider_op_row *row = &eider_ops[cell->op];
+    int is_function =
+        cell->op == EIDER_OP_call || (row->arity == 1 && row->rule == EIDER_RULE_FLOAT);
+    return is_function && s->chain->uses[node] == 1;
+}
+
+/* Operand k gets the cotangent times `other`: afterwards where its own slope is still to come. */
+static void give_product(const struct site *s, int k)
+{
+    const struct eider_chain *c = s->chain;
+    struct eider_cotangent bar = s->bar;
+    eider_node other = k ? s->a : s->b;
+    if (is_literal(c->to, other)) {
+        pass(s, k, mul(s, bar.core, other));
+    } else if (!bar.factor && is_private_function(s, k)) {
+        bar.factor = other;
+        bar.is_apart = (c->leaves[s->args[0]] & c->leaves[s->args[1]]) == 0;
+        eider_chain_add(s->chain, s->args[k], bar);
+    } else {
+        give(s, k, mul(s, bar.core, other));
+    }
+}
+
+static void grad_mul(const struct site *s)
+{
+    give_product(s, 0);
+    give_product(s, 1);
+}
+
+/* -(g * y) / b, not -(g / b) * y: 0 / b is 0 however small b is. */
+static void grad_div(const struct site *s)
+{
+    if (is_literal(s->chain->to, s->b))
+        pass(s, 0, join(s, EIDER_OP_div, s->bar.core, s->b));
+    else
+        give(s, 0, join(s, EIDER_OP_div, s->bar.core, s->b));
+    eider_node product = mul(s, s->bar.core, s->y);
+    give(s, 1, apply(s, EIDER_OP_neg, join(s, EIDER_OP_div, product, s->b)));
+}
+
+static void grad_fma(const struct site *s)
+{
+    grad_mul(s);
+    pass(s, 2, s->bar.core);
+}
+
+/* ---- Pieces: 0 at the kinks that have no better value ---------------- */
+
+static void grad_abs(const struct site *s)
+{
+    pass(s, 0, mul(s, s->bar.core, apply(s, EIDER_OP_sign, s->a)));
+}
+
+static void grad_copysign(const struct site *s)
+{
+    eider_node signs =
+        mul(s, apply(s, EIDER_OP_sign, s->a), join(s, EIDER_OP_copysign, number(s, 1), s->b));
+    pass(s, 0, mul(s, s->bar.core, signs));
+}
+
+/* The second operand where `second` holds, else the first. */
+static void grad_choice(const struct site *s, eider_node second)
+{
+    give_where(s, 0, apply(s, EIDER_OP_not, second));
+    give_where(s, 1, second);
+}
+
+static void grad_max(const struct site *s)
+{
+    grad_choice(s, join(s, EIDER_OP_lt, s->a, s->b));
+}
+
+static void grad_min(const struct site *s)
+{
+    grad_choice(s, join(s, EIDER_OP_gt, s->a, s->b));
+}
+
+static void grad_fmax(const struct site *s)
+{
+    eider_node less = join(s, EIDER_OP_lt, s->a, s->b);
+    grad_choice(s, join(s, EIDER_OP_or, less, apply(s, EIDER_OP_isnan, s->a)));
+}
+
+static void grad_fmin(const struct site *s)
+{
+    eider_node greater = join(s, EIDER_OP_gt, s->a, s->b);
+    grad_choice(s, join(s, EIDER_OP_or, greater, apply(s, EIDER_OP_isnan, s->a)));
+}
+
+static void grad_select(const struct site *s)
+{
+    give_where(s, 1, s->a);
+    give_where(s, 2, apply(s, EIDER_OP_not, s->a));
+}
+
+static void grad_cast(const struct site *s)
+{
+    pass(s, 0, s->bar.core);
+}
+
+#define grad_cast_nan grad_cast
+
+/* ---- Powers ---------------------------------------------------------- */
+
+static void grad_sqrt(const struct site *s)
+{
+    give(s, 0, join(s, EIDER_OP_div, scale(s, s->bar.core, 0.5), s->y));
+}
+
+/* From the left, so that a cotangent of 0 meets no infinite product. */
+static void grad_rsqrt(const struct site *s)
+{
+    eider_node half = mul(s, scale(s, s->bar.core, -0.5), s->y);
+    give(s, 0, mul(s, mul(s, half, s->y), s->y));
+}
+
+static void grad_rcp(const struct site *s)
+{
+    eider_node square = mul(s, mul(s, s->bar.core, s->y), s->y);
+    give(s, 0, apply(s, EIDER_OP_neg, square));
+}
+
+/* b * a**(b-1) is 0 where b is 0, and where the power is 0 even if b is infinite; y * log(a)
+ * is 0 where y is 0. */
+static void grad_pow(const struct site *s)
+{
+    eider_node zero = number(s, 0);
+    eider_node power = join(s, EIDER_OP_pow, s->a, join(s, EIDER_OP_sub, s->b, number(s, 1)));
+    eider_node flat =
+        join(s, EIDER_OP_or, join(s, EIDER_OP_eq, s->b, zero), join(s, EIDER_OP_eq, power, zero));
+    eider_node core = mul(s, mul(s, s->bar.core, s->b), power);
+    give(s, 0, choose(s, flat, zero, core));
+
+    eider_node growth = mul(s, mul(s, s->bar.core, s->y), apply(s, EIDER_OP_log, s->a));
+    give(s, 1, choose(s, join(s, EIDER_OP_eq, s->y, zero), zero, growth));
+}
+
+/* ---- Exponentials and logarithms ------------------------------------- */
+
+static void grad_exp(const struct site *s)
+{
+    give_fading(s, 0, mul(s, s->bar.core, s->y));
+}
+
+static void grad_exp2(const struct site *s)
+{
+    give_fading(s, 0, mul(s, scale(s, s->bar.core, LN2), s->y));
+}
+
+static void grad_expm1(const struct site *s)
+{
+    give_fading(s, 0, mul(s, s->bar.core, apply(s, EIDER_OP_exp, s->a)));
+}
+
+static void grad_log(const struct site *s)
+{
+    give(s, 0, join(s, EIDER_OP_div, s->bar.core, s->a));
+}
+
+static void grad_log2(const struct site *s)
+{
+    give(s, 0, join(s, EIDER_OP_div, scale(s, s->bar.core, LOG2_E), s->a));
+}
+
+static void grad_log1p(const struct site *s)
+{
+    eider_node whole = join(s, EIDER_OP_add, s->a, number(s, 1));
+    give(s, 0, join(s, EIDER_OP_div, s->bar.core, whole));
+}
+
+static void grad_sin(const struct site *s)
+{
+    pass(s, 0, mul(s, s->bar.core, apply(s, EIDER_OP_cos, s->a)));
+}
+
+static void grad_cos(const struct site *s)
+{
+    pass(s, 0, apply(s, EIDER_OP_neg, mul(s, s->bar.core, apply(s, EIDER_OP_sin, s->a))));
+}
+
+/* ---- Sigmoid functions ----------------------------------------------- */
+
+/* sigmoid(a) * sigmoid(-a), for a scaled by `times`. */
+static eider_node bell(const struct site *s, double times)
+{
+    return mul(s, apply(s, EIDER_OP_sigmoid, scale(s, s->a, times)),
+               apply(s, EIDER_OP_sigmoid, scale(s, s->a, -times)));
+}
+
+static void grad_tanh(const struct site *s)
+{
+    give_fading(s, 0, mul(s, s->bar.core, scale(s, bell(s, 2), 4)));
+}
+
+/* g * y first: the gradient of z in sigmoid(a) * z is the same product. */
+static void grad_sigmoid(const struct site *s)
+{
+    eider_node mirror = apply(s, EIDER_OP_sigmoid, apply(s, EIDER_OP_neg, s->a));
+    give_fading(s, 0, mul(s, mul(s, s->bar.core, s->y), mirror));
+}
+
+/* factor * exp(times * a**2) */
+static eider_node gauss(const struct site *s, double factor, double times)
+{
+    eider_node square = scale(s, mul(s, s->a, s->a), times);
+    return scale(s, apply(s, EIDER_OP_exp, square), factor);
+}
+
+static void grad_erf(const struct site *s)
+{
+    give_fading(s, 0, mul(s, s->bar.core, gauss(s, TWO_OVER_SQRT_PI, -1)));
+}
+
+static void grad_erfc(const struct site *s)
+{
+    give_fading(s, 0, mul(s, s->bar.core, gauss(s, -TWO_OVER_SQRT_PI, -1)));
+}
+
+static void grad_normcdf(const struct site *s)
+{
+    give_fading(s, 0, mul(s, s->bar.core, gauss(s, ONE_OVER_SQRT_2PI, -0.5)));
+}
+
+/* ---- Calls ----------------------------------------------------------- */
+
+/* The row's gradients, each times the same cotangent. */
+static void grad_call(const struct site *s)
+{
+    struct eider_chain *c = s->chain;
+    const struct eider_activation *row = eider_activation_row(s->cell->payload);
+    uint32_t n = 0, n_tensors = (uint32_t)row->n_tensors;
+    eider_node args[EIDER_CALL_ARGS_MAX + 1];
+    for (uint32_t k = 0; k < s->cell->n_args; k++) {
+        if (k == n_tensors) args[n++] = s->bar.core;
+        args[n++] = c->value[s->args[k]];
+    }
+    if (n == n_tensors) args[n++] = s->bar.core;
+    eider_node call =
+        eider_activation_call(c->to, (size_t)eider_activation_find(row->backward), args, n);
+    c->backward[s->node] = call;
+    for (uint32_t k = 0; k < n_tensors; k++)
+        give_fading(s, (int)k, k ? eider_graph_put(c->to, EIDER_OP_result, &call, 1, k) : call);
+}
+
+/* ---- The table ------------------------------------------------------- */
+
+/* Without operands, or constant wherever they are differentiable. */
+#define grad_poison NULL
+#define grad_input NULL
+#define grad_scalar NULL
+#define grad_number NULL
+#define grad_integer NULL
+#define grad_result NULL
+#define grad_sign NULL
+#define grad_floor NULL
+#define grad_ceil NULL
+#define grad_trunc NULL
+#define grad_round NULL
+#define grad_eq NULL
+#define grad_ne NULL
+#define grad_lt NULL
+#define grad_le NULL
+#define grad_gt NULL
+#define grad_ge NULL
+#define grad_and NULL
+#define grad_or NULL
+#define grad_not NULL
+#define grad_isnan NULL
+/* Made after the gradient has been taken. */
+#define grad_m_tanh NULL
+#define grad_m_ex2 NULL
+#define grad_m_lg2 NULL
+#define grad_m_rcp NULL
+#define grad_m_rsqrt NULL
+#define grad_m_sqrt NULL
+#define grad_m_sin NULL
+#define grad_m_cos NULL
+
+static void (*const grad_table[EIDER_OP_COUNT])(const struct site *s) = {
+#define EIDER_OP(name, arity, text, rule, doc) [EIDER_OP_##name] = grad_##name,
+#include "ops.def"
+};
+
+static int is_float_cast(const struct eider_cell *cell)
+{
+    return cell->payload != EIDER_I32 && cell->payload != EIDER_I64 && cell->payload != EIDER_BOOL;
+}
+
+int eider_chain_is_active(const struct eider_graph *g, const uint8_t *active, eider_node node)
+{
+    const struct eider_cell *cell = &g->cells[node];
+    int is_cast = cell->op == EIDER_OP_cast || cell->op == EIDER_OP_cast_nan;
+    if (!grad_table[cell->op] || (is_cast && !is_float_cast(cell))) return 0;
+    const eider_node *args = eider_graph_args(g, node);
+    for (uint32_t k = 0; k < cell->n_args; k++)
+        if (active[args[k]]) return 1;
+    return 0;
+}
+
+void eider_chain_step(struct eider_chain *c, eider_node node)
+{
+    struct site s = {.chain = c,
+                     .node = node,
+                     .cell = &c->from->cells[node],
+                     .args = eider_graph_args(c->from, node),
+                     .bar = c->bar[node],
+                     .y = c->value[node]};
+    eider_node *operands[] = {&s.a, &s.b, &s.c};
+    if (!s.bar.core || !grad_table[s.cell->op]) return;
+    for (uint32_t k = 0; k < s.cell->n_args && k < 3; k++) *operands[k] = c->value[s.args[k]];
+    grad_table[s.cell->op](&s);
+}
