@@ -211,6 +211,62 @@ static void the_first_mistake_is_what_finish_reports(void **state)
     }
 }
 
+static void gradients_are_programs_like_any_other(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "out = silu(gate) * up",
+        "scalar a: f32; t = x * a; o = gelu_tanh(t) + y; p = exp(t) / y",
+        "o = select(x > y, cast(x, bf16), swiglu_oai(x, y, limit=7)) ** 2",
+        "o = log1p(abs(x)) * max(x, y) - normcdf(-y); p = softplus(o) * clamp(y, -1, 1)",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (int forward = 0; forward < 2; forward++) {
+            eider_program *program = NULL, *grad = NULL, *again = NULL;
+            eider_grad_options options = {.with_forward = forward};
+            assert_int_equal(eider_program_parse(ctx, texts[i], &program), EIDER_OK);
+            if (eider_program_grad(program, &options, &grad) != EIDER_OK)
+                fail_msg("%s: %s", texts[i], eider_error());
+            if (eider_program_parse(ctx, eider_program_text(grad), &again) != EIDER_OK)
+                fail_msg("%s: %s", eider_program_text(grad), eider_error());
+            assert_text(again, eider_program_text(grad));
+            eider_program_release(program);
+            eider_program_release(grad);
+            eider_program_release(again);
+        }
+}
+
+static void gradients_name_what_they_derive(void **state)
+{
+    (void)state;
+    eider_program *program = NULL, *grad = NULL;
+    assert_int_equal(eider_program_parse(ctx, "out = silu(gate) * up", &program), EIDER_OK);
+    assert_int_equal(eider_program_grad(program, NULL, &grad), EIDER_OK);
+    static const char *const names[] = {"gate", "up", "dout", "dgate", "dup"};
+    assert_int_equal(eider_program_operands(grad), 5);
+    for (size_t i = 0; i < 5; i++) {
+        eider_operand operand;
+        assert_int_equal(eider_program_operand(grad, i, &operand), EIDER_OK);
+        assert_string_equal(operand.name, names[i]);
+    }
+    double in[] = {2, 3, 5}, out[2], s = 1 / (1 + exp(-2));
+    assert_int_equal(eider_program_eval(grad, in, out), EIDER_OK);
+    assert_true(fabs(out[0] - 15 * (s + 2 * s * (1 - s))) < 1e-13);
+    assert_true(fabs(out[1] - 10 * s) < 1e-13);
+    eider_program_release(grad);
+    grad = NULL;
+    const char *const wrt[] = {"up", NULL};
+    eider_grad_options options = {.wrt = wrt, .n_wrt = 2};
+    assert_int_equal(eider_program_grad(program, &options, &grad), EIDER_BAD_ARG);
+    assert_int_equal(eider_program_grad(NULL, NULL, &grad), EIDER_BAD_ARG);
+    assert_int_equal(eider_program_grad(program, NULL, NULL), EIDER_BAD_ARG);
+    options.n_wrt = 1;
+    assert_int_equal(eider_program_grad(program, &options, &grad), EIDER_OK);
+    assert_int_equal(eider_program_operands(grad), 4);
+    eider_program_release(grad);
+    eider_program_release(program);
+}
+
 static void a_program_needs_an_output(void **state)
 {
     (void)state;
@@ -367,6 +423,8 @@ int main(void)
         cmocka_unit_test(operands_are_listed_in_launch_order),
         cmocka_unit_test(several_results_are_numbered),
         cmocka_unit_test(the_first_mistake_is_what_finish_reports),
+        cmocka_unit_test(gradients_are_programs_like_any_other),
+        cmocka_unit_test(gradients_name_what_they_derive),
         cmocka_unit_test(a_program_needs_an_output),
         cmocka_unit_test(null_arguments_are_errors),
         cmocka_unit_test(tables_show_how_each_row_is_written),

@@ -35,6 +35,23 @@ eider_status eider_program_parse(eider_context *ctx, const char *text, eider_pro
     return eider_program_create(graph, out);
 }
 
+eider_status eider_program_grad(const eider_program *program, const eider_grad_options *options,
+                                eider_program **out)
+{
+    static const eider_grad_options defaults;
+    struct eider_graph *graph;
+    if (!program || !out)
+        return eider_fail(EIDER_BAD_ARG, "eider_program_grad: an argument is NULL");
+    if (!options) options = &defaults;
+    if (options->wrt)
+        for (size_t i = 0; i < options->n_wrt; i++)
+            if (!options->wrt[i])
+                return eider_fail(EIDER_BAD_ARG, "eider_program_grad: wrt[%zu] is NULL", i);
+    EIDER_TRY(eider_grad(program->graph, options->wrt, options->n_wrt, options->with_forward != 0,
+                         &graph));
+    return eider_program_create(graph, out);
+}
+
 void eider_program_release(eider_program *program)
 {
     if (!program) return;
