@@ -28,6 +28,7 @@
 #define MEMORY_BYTES ((rlim_t)4 << 30) /* what a compile may add to the process */
 #define RESULT_BYTES_MAX ((size_t)256 << 20)
 #define WORDS_BYTES_MAX ((size_t)4096)
+#define WORDS_BYTES_QUOTED ((size_t)1000)
 #define REASON_BYTES 1024
 #define RESULT_FD 3
 #define FATAL_EXIT 70
@@ -242,7 +243,8 @@ static eider_status read_result(const eider_allocator *a, const struct eider_tex
 static eider_status fail_dead(int exit_code, const struct eider_text *words)
 {
     const char *said = words->data && *words->data ? words->data : "none";
-    int length = (int)strcspn(said, "\n");
+    int length = (int)strnlen(said, WORDS_BYTES_QUOTED);
+    while (length > 0 && said[length - 1] == '\n') length--;
     if (exit_code > 128 && exit_code < 128 + NSIG)
         return eider_fail(EIDER_WORKER,
                           "the compile worker died of signal %d (%s); last words: "
