@@ -407,6 +407,12 @@ static void bind(struct eider_parser *p, const struct eider_token *name, eider_n
 {
     if (eider_lex_failed(p) || (name->length == 1 && *name->at == '_')) return;
     struct eider_symbol *s = eider_scope_find(p, name->at, name->length);
+    if (s && s->kind != EIDER_SYMBOL_OUTPUT) {
+        char found[EIDER_NAME_BYTES + 2];
+        snprintf(found, sizeof found, "'%.*s'", (int)name->length, name->at);
+        eider_lex_fail_at(p, name->at, found, "a new name: its value reads it as an input");
+        return;
+    }
     if (!s) s = eider_scope_add(p, name->at, name->length, EIDER_SYMBOL_LOCAL);
     if (s) s->node = value;
 }
