@@ -247,6 +247,7 @@ static eider_node literal_operands(struct fold *f, const eider_node *v)
     int whole = is(f, v[0], EIDER_OP_integer) && (!binary || is(f, v[1], EIDER_OP_integer));
     if (!whole || eider_ops[f->op].rule == EIDER_RULE_FLOAT) return put_number(f, result);
     if (fabs(a) > INT32_MAX || fabs(b) > INT32_MAX || fabs(result) > INT32_MAX) return 0;
+    if (result == 0 && signbit(result)) return 0; /* as a double -0, which no integer is */
     return put(f, EIDER_OP_integer, NULL, 0, (uint64_t)(int64_t)result);
 }
 
