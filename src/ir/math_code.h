@@ -11,8 +11,8 @@
 #include "machine.h"
 
 /* machine->math of each target: `op` of f32 or f64 packs, or a machine form (EIDER_OP_m_*)
- * of f32 packs.  Besides the transcendentals these are div, rcp, sqrt, rsqrt and copysign.
- * On a GPU, f32 packs are for the modes fast and approx; exact computes in f64. */
+ * of f32 packs.  Besides the transcendentals these are div, rcp, sqrt, rsqrt, copysign, fmax
+ * and fmin.  On a GPU, f32 packs are for the modes fast and approx; exact computes in f64. */
 LLVMValueRef eider_math_nvptx(struct eider_emit *e, enum eider_op op, enum eider_vtype type,
                               const LLVMValueRef *args);
 LLVMValueRef eider_math_cpu(struct eider_emit *e, enum eider_op op, enum eider_vtype type,

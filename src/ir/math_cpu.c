@@ -162,9 +162,10 @@ static pack sleef_exp(struct eider_emit *e, pack high, pack low)
 static const struct eider_math_format composed = {.exp = sleef_exp, .divide = p_div};
 
 #define ROOT_HALF 0.70710678118654752440 /* sqrt(1/2) */
+#define LN2 0.69314718055994530942       /* log(2) */
 
-/* erfc(-x sqrt(1/2)) / 2.  The argument's rounding error, which erfc would amplify by
- * -2a in the tail, is put back. */
+/* erfc(a) / 2 with a = -x sqrt(1/2).  The argument's rounding error, which erfc amplifies
+ * by -2a in the tail, is put back. */
 static pack normcdf(struct eider_emit *e, pack x)
 {
     int is_double = eider_pack_vtype(x) == EIDER_V_F64;
@@ -175,8 +176,29 @@ static pack normcdf(struct eider_emit *e, pack x)
     pack a = p_scale(e, x, -root);
     pack low = p_fma_by(e, x, -root, p_neg(e, a));
     low = p_fma_by(e, x, -root_low, low);
+    low = p_select(e, p_is(e, a, LLVMRealOGT, 0), low, p_like(x, 0));
     pack half = p_fma(e, p_neg(e, a), low, p_like(x, 0.5));
     return p_mul(e, sleef(e, EIDER_OP_erfc, &a), half);
+}
+
+/* SLEEF's log1p is infinite in the last decade of the format: there, log1p(x 2^-64) and the
+ * logarithm of the rest. */
+static pack log1p_wide(struct eider_emit *e, pack x)
+{
+    double limit = eider_pack_vtype(x) == EIDER_V_F64 ? 0x1p1000 : 0x1p120;
+    pack is_huge = p_is(e, x, LLVMRealOGT, limit);
+    pack small = p_select(e, is_huge, p_scale(e, x, 0x1p-64), x);
+    pack log = sleef(e, EIDER_OP_log1p, &small);
+    return p_select(e, is_huge, p_offset(e, log, 64 * LN2), log);
+}
+
+/* The larger or smaller where neither is NaN, with -0 below 0; LLVM's maxnum leaves zeros
+ * open. */
+static pack ignoring_nan(struct eider_emit *e, const char *propagating, pack a, pack b)
+{
+    pack v = p_binary(e, propagating, a, b);
+    v = p_select(e, p_compare(e, LLVMRealUNO, a, a), b, v);
+    return p_select(e, p_compare(e, LLVMRealUNO, b, b), a, v);
 }
 
 static pack plain(struct eider_emit *e, enum eider_op op, const pack *args)
@@ -185,6 +207,10 @@ static pack plain(struct eider_emit *e, enum eider_op op, const pack *args)
     switch (op) {
     case EIDER_OP_div:
         return p_div(e, args[0], args[1]);
+    case EIDER_OP_fmax:
+        return ignoring_nan(e, "llvm.maximum", args[0], args[1]);
+    case EIDER_OP_fmin:
+        return ignoring_nan(e, "llvm.minimum", args[0], args[1]);
     case EIDER_OP_copysign:
         return p_binary(e, "llvm.copysign", args[0], args[1]);
     case EIDER_OP_m_rcp:
@@ -219,5 +245,6 @@ LLVMValueRef eider_math_cpu(struct eider_emit *e, enum eider_op op, enum eider_v
                             const LLVMValueRef *args)
 {
     (void)type; /* the packs tell */
+    if (op == EIDER_OP_log1p) return log1p_wide(e, args[0]);
     return functions[op].n_args ? sleef(e, op, args) : plain(e, op, args);
 }

@@ -154,6 +154,9 @@ static pack widened(struct eider_emit *e, enum eider_op op, const pack *args)
 LLVMValueRef eider_math_nvptx(struct eider_emit *e, enum eider_op op, enum eider_vtype type,
                               const LLVMValueRef *args)
 {
+    /* One instruction each, which takes -0 to be below 0. */
+    if (op == EIDER_OP_fmax) return p_binary(e, "llvm.maxnum", args[0], args[1]);
+    if (op == EIDER_OP_fmin) return p_binary(e, "llvm.minnum", args[0], args[1]);
     if (type == EIDER_V_F64) return math_f64(e, op, args);
     if (op == EIDER_OP_copysign) return instruction(e, op, e->ftz, args);
     /* pow needs a logarithm of more than f32's precision. */

@@ -34,7 +34,8 @@ struct rewrite {
     eider_math math;
     uint32_t *uses;           /* of each old node, outputs included ... */
     uint32_t *uses_as_arg;    /* ... of those, by sigmoid, directly or through neg ... */
-    uint32_t *uses_as_factor; /* ... and by mul */
+    uint32_t *uses_as_factor; /* ... by mul ... */
+    uint32_t *uses_as_term;   /* ... and by add and sub */
     eider_node *unified;      /* base of sigmoid arguments -> what stands for it; 0: itself */
     eider_node *map;          /* old to new; 0: not yet */
 };
@@ -331,7 +332,7 @@ static eider_node times_x_sigmoid(struct rewrite *w, eider_node x, eider_node s)
     if (is_same && w->unified[base]) x = w->unified[base];
     eider_node h = scaled(w, x, 0.5, DEPTH_MAX);
     eider_node t = half_tanh(w, s, &sign);
-    return fma3(w, times(w, h, sign), t, h);
+    return fma3(w, h, times(w, t, sign), h);
 }
 
 /* x normcdf(a) -> h + h t. */
@@ -382,23 +383,28 @@ static eider_node times_mirror(struct rewrite *w, eider_node b, eider_node m)
 }
 
 /* The rules of a product, most particular first; each sees both orders of its operands. */
-static eider_node (*const product_rules[])(struct rewrite *w, eider_node a, eider_node b) = {
-    times_mirror,
-    times_x_sigmoid,
-    times_x_normcdf,
-    times_plus_one,
+static const struct {
+    eider_node (*rewrite)(struct rewrite *w, eider_node a, eider_node b);
+    int for_terms; /* also where the product is only added, and then part of an fma as it is */
+} product_rules[] = {
+    {times_mirror, 1},
+    {times_x_sigmoid, 0},
+    {times_x_normcdf, 0},
+    {times_plus_one, 0},
 };
 
 static eider_node approx_mul(struct rewrite *w, eider_node n)
 {
     double c;
+    int is_term = w->uses[n] == w->uses_as_term[n];
     eider_node other, found = times_logistic_slope(w, n, 1);
     if (found) return found;
     if (has_literal(w, n, EIDER_OP_mul, &c, &other) && w->uses[other] == 1)
         found = times_logistic_slope(w, other, c);
     for (size_t i = 0; !found && i < sizeof product_rules / sizeof *product_rules; i++) {
-        found = product_rules[i](w, arg(w, n, 0), arg(w, n, 1));
-        if (!found) found = product_rules[i](w, arg(w, n, 1), arg(w, n, 0));
+        if (is_term && !product_rules[i].for_terms) continue;
+        found = product_rules[i].rewrite(w, arg(w, n, 0), arg(w, n, 1));
+        if (!found) found = product_rules[i].rewrite(w, arg(w, n, 1), arg(w, n, 0));
     }
     return found;
 }
@@ -457,6 +463,7 @@ static void count_uses(struct rewrite *w)
             w->uses[a]++;
             w->uses_as_arg[a] += is_arg != 0;
             w->uses_as_factor[a] += is(w, n, EIDER_OP_mul) != 0;
+            w->uses_as_term[a] += is(w, n, EIDER_OP_add) || is(w, n, EIDER_OP_sub);
         }
     }
 }
@@ -500,7 +507,7 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
 {
     if (math == EIDER_MATH_EXACT) return eider_graph_copy(from, out);
     size_t n = from->n_cells;
-    uint32_t *counts = eider_mem_zero(&from->allocator, 5 * n * sizeof *counts);
+    uint32_t *counts = eider_mem_zero(&from->allocator, 6 * n * sizeof *counts);
     uint8_t *bytes = eider_mem_zero(&from->allocator, 2 * n);
     struct rewrite w = {.from = from, .math = math};
     eider_status status = counts && bytes ? eider_graph_create(&from->allocator, &w.to) : EIDER_OOM;
@@ -508,8 +515,9 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
         w.uses = counts;
         w.uses_as_arg = counts + n;
         w.uses_as_factor = counts + 2 * n;
-        w.unified = counts + 3 * n;
-        w.map = counts + 4 * n;
+        w.uses_as_term = counts + 3 * n;
+        w.unified = counts + 4 * n;
+        w.map = counts + 5 * n;
         status = eider_infer(from, dtypes, 0, bytes);
         eider_graph_live(from, bytes + n);
         w.types = bytes;
