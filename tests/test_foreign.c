@@ -344,6 +344,23 @@ static void the_worker_compiles_it_too(void **state)
     eider_blob_release(&ll_allocator, &there.code);
 }
 
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    struct eider_codegen_job job = {.entry = "k", .thread_style = 1};
+    struct eider_codegen_result result;
+    eider_status status = EIDER_OOM;
+    int left = 0;
+    for (; status == EIDER_OOM; left++) {
+        struct ll_failing failing = {.left = left};
+        eider_allocator a = ll_failing_allocator(&failing);
+        status = ll_emit_with(&a, sum_text, &job, &result);
+    }
+    assert_int_equal(status, EIDER_OK);
+    assert_true(left >= 3);
+    eider_blob_release(&ll_allocator, &result.code);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +368,7 @@ int main(void)
         cmocka_unit_test(votes_shuffles_and_arithmetic_run),
         cmocka_unit_test(what_cannot_run_is_named),
         cmocka_unit_test(the_worker_compiles_it_too),
+        cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -228,6 +228,27 @@ static void threads_build_and_run_at_once(void **state)
     for (int i = 0; i < N_THREADS; i++) assert_int_equal(n_wrong[i], 0);
 }
 
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    struct eider_codegen_job job = {.entry = "twice"};
+    struct eider_codegen_result result;
+    assert_int_equal(ll_emit(ll_twice, &job, &result), EIDER_OK);
+    eider_status status = EIDER_OOM;
+    int left = 0;
+    for (; status == EIDER_OOM; left++) {
+        struct ll_failing failing = {.left = left};
+        eider_allocator a = ll_failing_allocator(&failing);
+        struct eider_cpu_image *image = NULL;
+        void *entry;
+        status = eider_cpu_image_create(&a, &result.code, "twice", 0, &no_hooks, &image, &entry);
+        eider_cpu_image_release(image);
+    }
+    assert_int_equal(status, EIDER_OK);
+    assert_true(left >= 2);
+    eider_blob_release(&ll_allocator, &result.code);
+}
+
 static size_t resident_kib(void)
 {
     unsigned long total = 0, resident = 0;
@@ -272,6 +293,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_no_object_are_refused),
         cmocka_unit_test(float_to_bf16_rounds_to_even),
         cmocka_unit_test(threads_build_and_run_at_once),
+        cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(releasing_gives_memory_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

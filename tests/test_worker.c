@@ -365,6 +365,26 @@ static void nothing_is_left_of_a_worker(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child, not even a dead one */
 }
 
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    eider_source source = {.kind = EIDER_SOURCE_LL, .data = ll_swiglu, .entry = "swiglu"};
+    struct eider_codegen_job job = {.target = sm_90, .entry = "swiglu", .keep_opt = 1};
+    struct eider_codegen_result result;
+    eider_status status = EIDER_OOM;
+    int left = 0;
+    for (; status == EIDER_OOM; left++) {
+        struct ll_failing failing = {.left = left};
+        eider_allocator a = ll_failing_allocator(&failing);
+        status = eider_worker_compile(&a, &source, NULL, &job, DEADLINE_MS, &result);
+        if (status != EIDER_OK) assert_null(result.code.data);
+    }
+    assert_int_equal(status, EIDER_OK);
+    assert_true(left >= 3);
+    eider_blob_release(&ll_allocator, &result.code);
+    eider_blob_release(&ll_allocator, &result.opt_ir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +400,7 @@ int main(void)
         cmocka_unit_test(an_endless_callback_meets_the_deadline),
         cmocka_unit_test(workers_die_while_other_threads_compile),
         cmocka_unit_test(nothing_is_left_of_a_worker),
+        cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

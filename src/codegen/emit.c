@@ -50,8 +50,8 @@ int eider_emit_fork(void)
 {
     pthread_rwlock_wrlock(&compiles);
     int pid = fork();
-    if (pid != 0) pthread_rwlock_unlock(&compiles);
-    return pid; /* the child uses nothing that takes the lock */
+    pthread_rwlock_unlock(&compiles); /* in the child too: a callback may compile */
+    return pid;
 }
 
 /* ---- Stages -------------------------------------------------------------- */
@@ -66,8 +66,9 @@ static eider_status verify(LLVMModuleRef module)
 }
 
 /* Vector arguments are passed by what a function's own features allow, not by the target
- * machine's, so that calls to the vector math library need them spelt out. */
-static void set_host_features(LLVMModuleRef module)
+ * machine's, so that calls to the vector math library need them spelt out.  Nothing here
+ * throws, and without unwind tables linking need not lock the process's unwinder. */
+static void set_host_attributes(LLVMModuleRef module)
 {
     const struct eider_host *host = eider_target_host();
     LLVMContextRef context = LLVMGetModuleContext(module);
@@ -75,8 +76,11 @@ static void set_host_features(LLVMModuleRef module)
                                                      (unsigned)strlen(host->cpu));
     LLVMAttributeRef features = LLVMCreateStringAttribute(
         context, "target-features", 15, host->features, (unsigned)strlen(host->features));
+    unsigned kind = LLVMGetEnumAttributeKindForName("nounwind", 8);
+    LLVMAttributeRef nounwind = LLVMCreateEnumAttribute(context, kind, 0);
     for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f)) {
         if (LLVMGetIntrinsicID(f)) continue;
+        LLVMAddAttributeAtIndex(f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, nounwind);
         LLVMAddAttributeAtIndex(f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, cpu);
         LLVMAddAttributeAtIndex(f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, features);
     }
@@ -97,7 +101,7 @@ static eider_status prepare(const eider_allocator *a, LLVMModuleRef module,
     if (!entry || LLVMIsDeclaration(entry))
         return eider_fail(EIDER_CODEGEN, "the module defines no function '%.200s'", job->entry);
     if (job->thread_style) EIDER_TRY(eider_foreign_lower(a, module, job->entry));
-    set_host_features(module);
+    set_host_attributes(module);
     return EIDER_OK;
 }
 
