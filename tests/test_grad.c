@@ -403,6 +403,15 @@ static void a_slope_that_has_vanished_stays_zero(void **state)
     assert_near((double)dx_f32("out = tanh(x * x * x)", 1e30F), 0, 0);
     assert_near((double)dx_f32("out = x * sigmoid(x)", INFINITY), 1, 0);
     assert_near((double)dx_f32("out = silu(-x * x)", INFINITY), 0, 0);
+    assert_near((double)dx_f32("out = 0.5 * x * (1.0 + tanh(0.8 * (x + 0.04 * x**3)))", -INFINITY),
+                0, 0);
+    assert_near((double)dx_f32("out = 0.5 * x * (1.0 + tanh(0.8 * (x + 0.04 * x**3)))", 1e30F), 1,
+                0);
+    assert_near((double)dx_f32("out = 0.5 * x * (1.0 + erf(x / sqrt(2.0)))", -INFINITY), 0, 0);
+    assert_near((double)dx_f32("out = x / (1.0 + exp(-x))", 1e30F), 1, 0);
+    assert_near((double)dx_f32("out = x / (1.0 + exp(-x))", -1e30F), 0, 0);
+    assert_near((double)dx_f32("out = 1.0 / (1.0 + exp(-x))", -100), 0, 0);
+    assert_near((double)dx_f32("out = rsqrt(exp(-x))", -200), 0, 0);
     assert_near((double)dx_f32("out = erf(x * x)", 1e30F), 0, 0);
     assert_near((double)dx_f32("out = exp2(-exp(x))", 1e30F), 0, 0);
     /* Not where it has not vanished. */

@@ -6,6 +6,8 @@
  */
 #include "chain.h"
 
+#include <math.h>
+
 #include "activations.h"
 #include "ops.h"
 
@@ -124,7 +126,7 @@ static void give(const struct site *s, int k, eider_node core)
     eider_chain_add(s->chain, s->args[k], bar);
 }
 
-/* The same, times a slope that vanishes at an infinity, faster than anything grows. */
+/* The same, times a slope that vanishes at an infinity where the value is finite. */
 static void give_fading(const struct site *s, int k, eider_node core)
 {
     struct eider_cotangent bar = s->bar;
@@ -160,15 +162,36 @@ static void grad_neg(const struct site *s)
     pass(s, 0, apply(s, EIDER_OP_neg, s->bar.core));
 }
 
-/* Whether operand k is a function's value that nothing else uses. */
+/* The only operand of a sum or multiple that a cotangent passes to, or 0. */
+static eider_node only_active(const struct eider_chain *c, eider_node node)
+{
+    const struct eider_cell *cell = &c->from->cells[node];
+    const eider_node *args = eider_graph_args(c->from, node);
+    switch (cell->op) {
+    case EIDER_OP_neg:
+        return args[0];
+    case EIDER_OP_add:
+    case EIDER_OP_sub:
+        return !c->active[args[0]] ? args[1] : !c->active[args[1]] ? args[0] : 0;
+    case EIDER_OP_mul:
+        return is_literal(c->from, args[0]) ? args[1] : is_literal(c->from, args[1]) ? args[0] : 0;
+    default:
+        return 0;
+    }
+}
+
+/* Whether operand k is a function's value, or 1.0 plus twice one, that nothing else uses. */
 static int is_private_function(const struct site *s, int k)
 {
-    eider_node node = s->args[k];
-    const struct eider_cell *cell = &s->chain->from->cells[node];
-    const struct eider_op_row *row = &eider_ops[cell->op];
-    int is_function =
-        cell->op == EIDER_OP_call || (row->arity == 1 && row->rule == EIDER_RULE_FLOAT);
-    return is_function && s->chain->uses[node] == 1;
+    const struct eider_chain *c = s->chain;
+    for (eider_node node = s->args[k]; node; node = only_active(c, node)) {
+        const struct eider_cell *cell = &c->from->cells[node];
+        const struct eider_op_row *row = &eider_ops[cell->op];
+        if (c->uses[node] != 1) return 0;
+        if (cell->op == EIDER_OP_call) return 1;
+        if (row->arity == 1 && row->rule == EIDER_RULE_FLOAT) return 1;
+    }
+    return 0;
 }
 
 /* Operand k gets the cotangent times `other`: afterwards where its own slope is still to come. */
@@ -202,7 +225,7 @@ static void grad_div(const struct site *s)
     else
         give(s, 0, join(s, EIDER_OP_div, s->bar.core, s->b));
     eider_node product = mul(s, s->bar.core, s->y);
-    give(s, 1, apply(s, EIDER_OP_neg, join(s, EIDER_OP_div, product, s->b)));
+    give_fading(s, 1, apply(s, EIDER_OP_neg, join(s, EIDER_OP_div, product, s->b)));
 }
 
 static void grad_fma(const struct site *s)
@@ -278,27 +301,37 @@ static void grad_sqrt(const struct site *s)
 static void grad_rsqrt(const struct site *s)
 {
     eider_node half = mul(s, scale(s, s->bar.core, -0.5), s->y);
-    give(s, 0, mul(s, mul(s, half, s->y), s->y));
+    give_fading(s, 0, mul(s, mul(s, half, s->y), s->y));
 }
 
 static void grad_rcp(const struct site *s)
 {
     eider_node square = mul(s, mul(s, s->bar.core, s->y), s->y);
-    give(s, 0, apply(s, EIDER_OP_neg, square));
+    give_fading(s, 0, apply(s, EIDER_OP_neg, square));
 }
 
-/* b * a**(b-1) is 0 where b is 0, and where the power is 0 even if b is infinite; y * log(a)
- * is 0 where y is 0. */
-static void grad_pow(const struct site *s)
+/* b * a**(b-1) is 0 where b is 0, and where the power is 0 even if b is infinite. */
+static void grad_pow_base(const struct site *s)
 {
+    const struct eider_cell *exponent = &s->chain->to->cells[s->b];
     eider_node zero = number(s, 0);
     eider_node power = join(s, EIDER_OP_pow, s->a, join(s, EIDER_OP_sub, s->b, number(s, 1)));
+    eider_node core = mul(s, mul(s, s->bar.core, s->b), power);
     eider_node flat =
         join(s, EIDER_OP_or, join(s, EIDER_OP_eq, s->b, zero), join(s, EIDER_OP_eq, power, zero));
-    eider_node core = mul(s, mul(s, s->bar.core, s->b), power);
-    give(s, 0, choose(s, flat, zero, core));
+    int is_plain = exponent->op == EIDER_OP_integer
+                       ? exponent->payload != 0
+                       : exponent->op == EIDER_OP_number && eider_cell_number(exponent) != 0 &&
+                             isfinite(eider_cell_number(exponent));
+    give(s, 0, is_plain ? core : choose(s, flat, zero, core));
+}
 
+/* y * log(a) is 0 where y is 0. */
+static void grad_pow(const struct site *s)
+{
+    grad_pow_base(s);
     eider_node growth = mul(s, mul(s, s->bar.core, s->y), apply(s, EIDER_OP_log, s->a));
+    eider_node zero = number(s, 0);
     give(s, 1, choose(s, join(s, EIDER_OP_eq, s->y, zero), zero, growth));
 }
 
