@@ -22,6 +22,9 @@ eider_status eider_lower_plan(const struct eider_graph *program, const eider_dty
     struct eider_graph *stage[4] = {NULL};
     struct eider_lowered made = {.math = eider_math_resolve(program, dtypes, math)};
     eider_status status = eider_activation_expand(program, &stage[0]);
+    /* Simplification does more where it knows the types. */
+    for (uint32_t i = 0; status == EIDER_OK && i < program->n_operands; i++)
+        stage[0]->operands[i].type = (int32_t)dtypes[i];
     if (status == EIDER_OK) status = eider_simplify(stage[0], &stage[1]);
     if (status == EIDER_OK) status = eider_mathmode(stage[1], made.math, dtypes, &stage[2]);
     if (status == EIDER_OK) status = eider_simplify(stage[2], &stage[3]);
