@@ -175,9 +175,11 @@ typedef struct eider_grad_options {
 
 /* Derives the backward program.  Its operands are the inputs and scalars of
  * `program`, then for every output `o` an input `do` with the cotangent; its
- * outputs are `dx` for every input `x` asked for, then, on request, the forward
- * outputs.  An input that broadcasts gets the gradient of the full iteration
- * space: reduce it afterwards.  Caller owns *out: eider_program_release. */
+ * outputs are `dx` for every input `x` asked for, in that order, then, on
+ * request, the forward outputs.  An input that broadcasts gets the gradient of
+ * the full iteration space: reduce it afterwards.  Fails with EIDER_BAD_ARG for a
+ * name that is no floating-point input, and where two operands would have the
+ * same name.  Caller owns *out: eider_program_release. */
 EIDER_API EIDER_CHECKED eider_status eider_program_grad(const eider_program *program,
                                                         const eider_grad_options *options,
                                                         eider_program **out);
