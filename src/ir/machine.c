@@ -5,6 +5,7 @@
  */
 #include "machine.h"
 
+#include <llvm-c/DebugInfo.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,6 +97,27 @@ LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *
     mark_call(e, call, "nounwind", 0);
     mark_call(e, call, "willreturn", 0);
     return call;
+}
+
+/* A property of a loop: {"name", value}. */
+static LLVMMetadataRef loop_property(struct eider_emit *e, const char *name, LLVMValueRef value)
+{
+    LLVMMetadataRef parts[2] = {LLVMMDStringInContext2(e->context, name, strlen(name)), NULL};
+    if (value) parts[1] = LLVMValueAsMetadata(value);
+    return LLVMMDNodeInContext2(e->context, parts, value ? 2 : 1);
+}
+
+void eider_emit_keep_loop(struct eider_emit *e, LLVMValueRef branch)
+{
+    LLVMValueRef off = LLVMConstInt(LLVMInt1TypeInContext(e->context), 0, 0);
+    /* A loop's identity is a node that refers to itself. */
+    LLVMMetadataRef self = LLVMTemporaryMDNode(e->context, NULL, 0);
+    LLVMMetadataRef parts[3] = {self, loop_property(e, "llvm.loop.unroll.disable", NULL),
+                                loop_property(e, "llvm.loop.vectorize.enable", off)};
+    LLVMMetadataRef loop = LLVMMDNodeInContext2(e->context, parts, 3);
+    LLVMMetadataReplaceAllUsesWith(self, loop);
+    unsigned kind = LLVMGetMDKindIDInContext(e->context, "llvm.loop", 9);
+    LLVMSetMetadata(branch, kind, LLVMMetadataAsValue(e->context, loop));
 }
 
 LLVMValueRef eider_emit_fail(struct eider_emit *e, eider_status status, const char *format, ...)

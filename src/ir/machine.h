@@ -87,12 +87,10 @@ struct eider_machine {
     /* The reverse; rounds to nearest even, once.  `saturate` is for fp8 overflow. */
     void (*store)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                   enum eider_store_policy policy, int saturate, const LLVMValueRef *in);
-    /* One pack whose elements lie at ptrs[0 .. width), of which the first `count` (i32,
-     * at least 1) exist; the others are 0 and not touched. */
-    LLVMValueRef (*load_some)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
-                              LLVMValueRef count);
-    void (*store_some)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
-                       LLVMValueRef count, int saturate, LLVMValueRef value);
+    /* One pack whose elements lie at ptrs[0 .. width). */
+    LLVMValueRef (*load_each)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs);
+    void (*store_each)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
+                       int saturate, LLVMValueRef value);
 
     /* One scalar of storage type `type` (as passed by value) as a pack of its compute type. */
     LLVMValueRef (*splat)(struct eider_emit *e, eider_dtype type, LLVMValueRef scalar);
@@ -130,6 +128,10 @@ LLVMValueRef eider_emit_intrinsic(struct eider_emit *e, const char *name, LLVMTy
  * dropped; otherwise it keeps its place among all memory accesses. */
 LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *text,
                             const char *constraints, int pure, LLVMValueRef *args, uint32_t n_args);
+
+/* Keeps LLVM from unrolling or vectorising the loop that this branch closes: how often a
+ * kernel repeats its code is decided by its config. */
+void eider_emit_keep_loop(struct eider_emit *e, LLVMValueRef branch);
 
 /* Records a failure; only the first sticks.  Returns NULL. */
 LLVMValueRef eider_emit_fail(struct eider_emit *e, eider_status status, const char *format, ...)

@@ -14,7 +14,6 @@
 #include <llvm-c/TargetMachine.h>
 #include <string.h>
 
-#define WIDTH_MAX 64
 #define MXCSR_FLUSH 0x8040 /* FTZ and DAZ of the x86 control register */
 
 /* Between kernel_begin and kernel_end. */
@@ -110,7 +109,7 @@ static void close_loop(struct eider_emit *e, LLVMValueRef counter, LLVMValueRef 
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->builder), after = new_block(e, "after");
     LLVMAddIncoming(counter, &next, &here, 1);
     LLVMValueRef more = LLVMBuildICmp(e->builder, LLVMIntULT, next, end, "");
-    LLVMBuildCondBr(e->builder, more, loop, after);
+    eider_emit_keep_loop(e, LLVMBuildCondBr(e->builder, more, loop, after));
     LLVMPositionBuilderAtEnd(e->builder, after);
 }
 
@@ -202,7 +201,7 @@ static void cpu_barrier(struct eider_emit *e)
                         (unsigned)e->block_threads);
 }
 
-/* ---- Storage packs and compute packs ---------------------------------------- */
+/* ---- Storage packs and compute packs ------------------------------------- */
 
 static LLVMTypeRef bits_type(struct eider_emit *e, eider_dtype type)
 {
@@ -272,7 +271,7 @@ static LLVMValueRef narrow(struct eider_emit *e, eider_dtype type, int saturate,
     return LLVMBuildTrunc(b, eider_convert_narrow(e, type, saturate, v), bits, "");
 }
 
-/* ---- Memory ------------------------------------------------------------------ */
+/* ---- Memory -------------------------------------------------------------- */
 
 static LLVMValueRef offset(struct eider_emit *e, LLVMValueRef ptr, int bytes)
 {
@@ -306,60 +305,30 @@ static void cpu_store(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, 
     }
 }
 
-static LLVMValueRef join_pointers(struct eider_emit *e, const LLVMValueRef *ptrs)
+static LLVMValueRef cpu_load_each(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs)
 {
-    LLVMTypeRef type = eider_emit_pack(e, LLVMPointerTypeInContext(e->context, 0));
-    LLVMValueRef all = LLVMGetUndef(type);
-    for (int i = 0; i < e->width; i++)
-        all = LLVMBuildInsertElement(e->builder, all, ptrs[i],
-                                     LLVMConstInt(int_type(e, 32), (unsigned)i, 0), "");
-    return all;
-}
-
-/* True in the lanes below `count`. */
-static LLVMValueRef lanes_below(struct eider_emit *e, LLVMValueRef count)
-{
-    LLVMValueRef lanes[WIDTH_MAX], every = LLVMGetUndef(eider_emit_type(e, EIDER_V_I32));
+    LLVMTypeRef one = int_type(e, 8 * (unsigned)eider_dtype_size(type));
+    LLVMValueRef bits = LLVMGetUndef(bits_type(e, type));
     for (int i = 0; i < e->width; i++) {
-        lanes[i] = LLVMConstInt(int_type(e, 32), (unsigned)i, 0);
-        every = LLVMBuildInsertElement(e->builder, every, count, lanes[i], "");
+        LLVMValueRef lane = LLVMConstInt(int_type(e, 32), (unsigned)i, 0);
+        LLVMValueRef value = LLVMBuildLoad2(e->builder, one, ptrs[i], "");
+        LLVMSetAlignment(value, (unsigned)eider_dtype_size(type));
+        bits = e->width == 1 ? value : LLVMBuildInsertElement(e->builder, bits, value, lane, "");
     }
-    LLVMValueRef numbers = LLVMConstVector(lanes, (unsigned)e->width);
-    return LLVMBuildICmp(e->builder, LLVMIntULT, numbers, every, "");
+    return widen(e, type, bits);
 }
 
-static LLVMValueRef cpu_load_some(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
-                                  LLVMValueRef count)
+static void cpu_store_each(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
+                           int saturate, LLVMValueRef value)
 {
-    LLVMTypeRef bits = bits_type(e, type);
-    unsigned size = (unsigned)eider_dtype_size(type);
-    LLVMValueRef value;
-    if (e->width == 1) {
-        value = LLVMBuildLoad2(e->builder, bits, ptrs[0], "");
-        LLVMSetAlignment(value, size);
-        return widen(e, type, value);
-    }
-    LLVMValueRef all = join_pointers(e, ptrs);
-    LLVMTypeRef types[2] = {bits, LLVMTypeOf(all)};
-    LLVMValueRef args[4] = {all, LLVMConstInt(int_type(e, 32), size, 0), lanes_below(e, count),
-                            LLVMConstNull(bits)};
-    return widen(e, type, eider_emit_intrinsic(e, "llvm.masked.gather", types, 2, args, 4));
-}
-
-static void cpu_store_some(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
-                           LLVMValueRef count, int saturate, LLVMValueRef value)
-{
-    unsigned size = (unsigned)eider_dtype_size(type);
     LLVMValueRef bits = narrow(e, type, saturate, value);
-    if (e->width == 1) {
-        LLVMSetAlignment(LLVMBuildStore(e->builder, bits, ptrs[0]), size);
-        return;
+    for (int i = 0; i < e->width; i++) {
+        LLVMValueRef lane = LLVMConstInt(int_type(e, 32), (unsigned)i, 0);
+        LLVMValueRef one =
+            e->width == 1 ? bits : LLVMBuildExtractElement(e->builder, bits, lane, "");
+        LLVMValueRef store = LLVMBuildStore(e->builder, one, ptrs[i]);
+        LLVMSetAlignment(store, (unsigned)eider_dtype_size(type));
     }
-    LLVMValueRef all = join_pointers(e, ptrs);
-    LLVMTypeRef types[2] = {LLVMTypeOf(bits), LLVMTypeOf(all)};
-    LLVMValueRef args[4] = {bits, all, LLVMConstInt(int_type(e, 32), size, 0),
-                            lanes_below(e, count)};
-    eider_emit_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
 }
 
 static LLVMValueRef cpu_splat(struct eider_emit *e, eider_dtype type, LLVMValueRef scalar)
@@ -391,8 +360,8 @@ const struct eider_machine eider_machine_cpu = {
     .block_index = cpu_block_index,
     .load = cpu_load,
     .store = cpu_store,
-    .load_some = cpu_load_some,
-    .store_some = cpu_store_some,
+    .load_each = cpu_load_each,
+    .store_each = cpu_store_each,
     .splat = cpu_splat,
     .round = cpu_round,
     .math = eider_math_cpu,

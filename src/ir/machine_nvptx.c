@@ -391,7 +391,7 @@ static void elements_of(struct eider_emit *e, eider_dtype type, struct words w,
     }
 }
 
-/* ---- Words from elements -------------------------------------------------- */
+/* ---- Words from elements ------------------------------------------------- */
 
 static int is_f64(LLVMValueRef value)
 {
@@ -402,6 +402,36 @@ static int is_f64(LLVMValueRef value)
 static LLVMValueRef narrowable(struct eider_emit *e, LLVMValueRef value)
 {
     return is_f64(value) ? eider_convert_odd(e, value) : value;
+}
+
+/* Conversions of two f32 to a pair, which has the second operand in its low half.  By
+ * assembly, so that the pair stays one register: LLVM splits vectors of bfloat to store
+ * them. */
+static const struct {
+    const char *text, *constraints;
+    int bits, saturates;
+} pair_conversions[] = {
+    [EIDER_F16] = {"cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", 32, 0},
+    [EIDER_BF16] = {"cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", 32, 0},
+    [EIDER_E4M3] = {"cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;", "=h,f,f", 16, 1},
+    [EIDER_E5M2] = {"cvt.rn.satfinite.e5m2x2.f32 $0, $1, $2;", "=h,f,f", 16, 1},
+};
+
+/* Two elements of 16-bit or 8-bit floats as one integer, the first in the low half. */
+static LLVMValueRef narrow_pair(struct eider_emit *e, eider_dtype type, int saturate,
+                                const LLVMValueRef *in)
+{
+    LLVMValueRef args[2] = {narrowable(e, in[1]), narrowable(e, in[0])};
+    int by_instruction = !pair_conversions[type].saturates || (e->target.sm >= SM_FP8 && saturate);
+    if (by_instruction)
+        return eider_emit_asm(e, int_type(e, pair_conversions[type].bits),
+                              pair_conversions[type].text, pair_conversions[type].constraints, 1,
+                              args, 2);
+    LLVMValueRef high = eider_convert_narrow(e, type, saturate, args[0]);
+    LLVMValueRef low = eider_convert_narrow(e, type, saturate, args[1]);
+    high = LLVMBuildShl(e->builder, high, i32(e, 8), "");
+    LLVMValueRef both = LLVMBuildOr(e->builder, high, low, "");
+    return LLVMBuildTrunc(e->builder, both, int_type(e, 16), "");
 }
 
 static LLVMValueRef narrow_one(struct eider_emit *e, eider_dtype type, int saturate,
@@ -417,36 +447,12 @@ static LLVMValueRef narrow_one(struct eider_emit *e, eider_dtype type, int satur
         return cast_to(e, narrow, int_type(e, 16));
     }
     if (e->target.sm >= SM_FP8 && saturate) {
-        const char *text = type == EIDER_E4M3 ? "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;"
-                                              : "cvt.rn.satfinite.e5m2x2.f32 $0, $2, $1;";
-        LLVMValueRef args[2] = {f32, LLVMConstNull(LLVMFloatTypeInContext(e->context))};
-        narrow = eider_emit_asm(e, int_type(e, 16), text, "=h,f,f", 1, args, 2);
+        LLVMValueRef pair[2] = {f32, LLVMConstNull(LLVMFloatTypeInContext(e->context))};
+        narrow = narrow_pair(e, type, 1, pair);
     } else {
         narrow = eider_convert_narrow(e, type, saturate, f32);
     }
     return LLVMBuildTrunc(e->builder, narrow, int_type(e, 8), "");
-}
-
-/* Two elements of 16-bit or 8-bit floats as one integer, the first in the low half. */
-static LLVMValueRef narrow_pair(struct eider_emit *e, eider_dtype type, int saturate,
-                                const LLVMValueRef *in)
-{
-    LLVMValueRef args[2] = {narrowable(e, in[1]), narrowable(e, in[0])};
-    if (type == EIDER_BF16 || type == EIDER_F16) {
-        const char *name = type == EIDER_BF16 ? "llvm.nvvm.ff2bf16x2.rn" : "llvm.nvvm.ff2f16x2.rn";
-        LLVMValueRef both = eider_emit_intrinsic(e, name, NULL, 0, args, 2);
-        return cast_to(e, both, int_type(e, 32));
-    }
-    if (e->target.sm >= SM_FP8 && saturate) {
-        const char *text = type == EIDER_E4M3 ? "cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;"
-                                              : "cvt.rn.satfinite.e5m2x2.f32 $0, $1, $2;";
-        return eider_emit_asm(e, int_type(e, 16), text, "=h,f,f", 1, args, 2);
-    }
-    LLVMValueRef high = eider_convert_narrow(e, type, saturate, args[0]);
-    LLVMValueRef low = eider_convert_narrow(e, type, saturate, args[1]);
-    high = LLVMBuildShl(e->builder, high, i32(e, 8), "");
-    LLVMValueRef both = LLVMBuildOr(e->builder, high, low, "");
-    return LLVMBuildTrunc(e->builder, both, int_type(e, 16), "");
 }
 
 /* Joins `n` equal integers, the first lowest, into one of `bits`. */
@@ -488,7 +494,7 @@ static void words_from(struct eider_emit *e, eider_dtype type, int saturate, str
     int size = (int)eider_dtype_size(type), per_word = w.bits / (8 * size);
     int paired = per_word > 1 && type != EIDER_BOOL;
     for (int i = 0; i < w.n; i++) {
-        LLVMValueRef parts[4];
+        LLVMValueRef parts[4] = {NULL};
         int n = paired ? per_word / 2 : per_word;
         for (int j = 0; j < n; j++) {
             const LLVMValueRef *from = in + i * per_word + (paired ? 2 * j : j);
@@ -499,7 +505,7 @@ static void words_from(struct eider_emit *e, eider_dtype type, int saturate, str
     }
 }
 
-/* ---- The members ----------------------------------------------------------- */
+/* ---- The members --------------------------------------------------------- */
 
 static void nvptx_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                        enum eider_load_policy policy, int read_only, LLVMValueRef *out)
@@ -528,23 +534,20 @@ static void nvptx_store(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr
     }
 }
 
-static LLVMValueRef nvptx_load_some(struct eider_emit *e, eider_dtype type,
-                                    const LLVMValueRef *ptrs, LLVMValueRef count)
+static LLVMValueRef nvptx_load_each(struct eider_emit *e, eider_dtype type,
+                                    const LLVMValueRef *ptrs)
 {
     LLVMValueRef out;
-    (void)count;
     nvptx_load(e, type, ptrs[0], 1, EIDER_LOAD_CA, 0, &out);
     return out;
 }
 
-static void nvptx_store_some(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
-                             LLVMValueRef count, int saturate, LLVMValueRef value)
+static void nvptx_store_each(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
+                             int saturate, LLVMValueRef value)
 {
-    (void)count;
     nvptx_store(e, type, ptrs[0], 1, EIDER_STORE_WB, saturate, &value);
 }
 
-/* The integer bits of a scalar of storage type `type`, as one word. */
 static LLVMValueRef nvptx_splat(struct eider_emit *e, eider_dtype type, LLVMValueRef scalar)
 {
     struct words w = words_of(type, 1);
@@ -574,8 +577,8 @@ const struct eider_machine eider_machine_nvptx = {
     .block_index = nvptx_block_index,
     .load = nvptx_load,
     .store = nvptx_store,
-    .load_some = nvptx_load_some,
-    .store_some = nvptx_store_some,
+    .load_each = nvptx_load_each,
+    .store_each = nvptx_store_each,
     .splat = nvptx_splat,
     .round = nvptx_round,
     .math = eider_math_nvptx,
