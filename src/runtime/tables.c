@@ -2,6 +2,7 @@
 #include "activations.h"
 #include "config.h"
 #include "ops.h"
+#include "template.h"
 
 /* ---- Activations ---------------------------------------------------------- */
 
@@ -63,12 +64,21 @@ static int row_of_param(size_t i, eider_row *out)
     return 1;
 }
 
+static int row_of_kernel(size_t i, eider_row *out)
+{
+    const struct eider_template *row = eider_template_row(i);
+    if (!row) return 0;
+    *out = (eider_row){row->name, row->name, "", row->doc};
+    return 1;
+}
+
 int32_t eider_table_row(eider_table table, size_t i, eider_row *out)
 {
     static int (*const tables[])(size_t i, eider_row * out) = {
         [EIDER_TABLE_ACTIVATIONS] = row_of_activation,
         [EIDER_TABLE_OPS] = row_of_op,
         [EIDER_TABLE_PARAMS] = row_of_param,
+        [EIDER_TABLE_KERNELS] = row_of_kernel,
     };
     if (!out || (size_t)table >= sizeof tables / sizeof *tables) return 0;
     return tables[table](i, out);
