@@ -320,8 +320,7 @@ int eider_codegen_tool(size_t i, eider_tool *out)
     if (i >= EIDER_TOOL_COUNT) return 0;
     struct search search = {.tool = out};
     look_for((enum eider_tool_id)i, &search);
-    if (search.library) dlclose(search.library);
-    return 1;
+    return 1; /* a library stays open: NVIDIA's leak, when closed, what they began with */
 }
 
 /* ---- What was found once ---------------------------------------------------- */

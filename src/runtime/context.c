@@ -7,7 +7,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "backend.h"
+#include "code_cache.h"
 
 #define WORKER_DEADLINE_MS 60000
 
@@ -32,7 +34,7 @@ unsigned eider_context_fork_generation(void)
 
 eider_status eider_context_check(const eider_context *ctx)
 {
-    if (ctx->fork_generation == eider_context_fork_generation()) return EIDER_OK;
+    if (!eider_context_forked(ctx)) return EIDER_OK;
     return eider_fail(EIDER_FORKED, "this process was forked after the context was created: "
                                     "create a context, and open devices, in the child");
 }
@@ -71,23 +73,28 @@ eider_status eider_context_create(const eider_context_options *options, eider_co
     if (!ctx) return EIDER_OOM;
     ctx->allocator = allocator;
     set_options(ctx, options);
-    if (options->cuda_library) {
-        ctx->cuda_library = eider_mem_strdup(&allocator, options->cuda_library);
-        if (!ctx->cuda_library) {
-            eider_mem_free(&allocator, ctx);
-            return EIDER_OOM;
-        }
-    }
     ctx->fork_generation = eider_context_fork_generation();
     pthread_mutex_init(&ctx->lock, NULL);
-    *out = ctx;
-    return EIDER_OK;
+    eider_status status = eider_code_cache_create(ctx, &ctx->cache);
+    if (status == EIDER_OK && options->cuda_library) {
+        ctx->cuda_library = eider_mem_strdup(&allocator, options->cuda_library);
+        if (!ctx->cuda_library) status = EIDER_OOM;
+    }
+    if (status == EIDER_OK)
+        *out = ctx;
+    else
+        eider_context_destroy(ctx);
+    return status;
 }
 
+/* In a fork the lock may be held by a thread that does not exist there: it is made anew. */
 void eider_context_destroy(eider_context *ctx)
 {
     if (!ctx) return;
     eider_allocator allocator = ctx->allocator;
+    if (eider_context_forked(ctx)) pthread_mutex_init(&ctx->lock, NULL);
+    eider_code_cache_destroy(ctx->cache);
+    eider_device_close_all(ctx);
     pthread_mutex_destroy(&ctx->lock);
     eider_mem_free(&allocator, ctx->cuda_library);
     eider_mem_free(&allocator, ctx);

@@ -67,4 +67,11 @@ static inline void eider_context_count(eider_context *ctx, enum eider_counter co
 /* How many forks lie between the process that loaded the library and this one. */
 unsigned eider_context_fork_generation(void);
 
+/* Whether this process is a fork of the one that created `ctx`: then its threads are
+ * gone and the driver must not be called. */
+static inline int eider_context_forked(const eider_context *ctx)
+{
+    return ctx->fork_generation != eider_context_fork_generation();
+}
+
 #endif

@@ -1,0 +1,99 @@
+/* backend.h -- where compiled code is loaded and run.
+ *
+ * A backend is one struct of functions; no file but the backends asks which one a device
+ * belongs to.  A struct eider_device is shared by all handles of the same device and
+ * lives until its context is destroyed, so that kernels outlive handles; one made from a
+ * caller's CUcontext goes with its last handle, since the caller may destroy that context
+ * then.
+ * Every function may be called from any thread and leaves the caller's current CUDA
+ * context as it was.
+ */
+#ifndef EIDER_RUNTIME_BACKEND_H
+#define EIDER_RUNTIME_BACKEND_H
+
+#include "context.h"
+#include "target.h"
+
+struct eider_device {
+    eider_context *ctx;
+    const struct eider_backend *backend;
+    int32_t ordinal;
+    int borrowed; /* `native` is the caller's */
+    void *native; /* CUcontext; NULL for the CPU */
+    void *state;  /* the backend's, shared by its devices; context owns */
+    struct eider_target target;
+    eider_device_info info;
+    uint32_t refs;      /* handles; ctx->lock */
+    eider_device *next; /* ctx->lock */
+};
+
+/* What to load. */
+struct eider_load {
+    const struct eider_blob *code; /* cubin, PTX (NUL-terminated), or an object file */
+    int is_ptx;                    /* the driver assembles it */
+    int line_info;
+    int thread_style;  /* CPU: see cpu_abi.h */
+    uint32_t block[3]; /* of every launch, as is the dynamic shared memory */
+    uint32_t shared_bytes;
+    const char *entry;
+};
+
+/* Code that is loaded.  All zero: none. */
+struct eider_loaded {
+    void *module;   /* CUmodule; the CPU's image */
+    void *function; /* CUfunction; the CPU's entry */
+    int thread_style;
+    int32_t registers, spill_bytes, shared_bytes; /* -1 where unknown */
+};
+
+/* One launch, ready to go. */
+struct eider_shot {
+    const struct eider_loaded *code;
+    uint32_t grid[3], block[3];
+    uint32_t shared_bytes;
+    uint64_t bytes; /* moved at least, as far as known: 0 where not */
+    void *stream;
+    void **params; /* as for cuLaunchKernel */
+};
+
+struct eider_backend {
+    const char *name;
+    int wants_bytes; /* a launch's `bytes` decides how it runs */
+    eider_status (*count)(eider_context *ctx, int32_t *out);
+    /* Fills native, state, target and info of a device whose other members are set. */
+    eider_status (*open)(eider_device *device);
+    void (*close)(eider_device *device);
+    /* Releases the backend's state; all its devices are closed. */
+    void (*shutdown)(eider_context *ctx);
+
+    eider_status (*load)(eider_device *device, const struct eider_load *what,
+                         struct eider_loaded *out);
+    void (*unload)(eider_device *device, struct eider_loaded *loaded);
+    /* Allocates nothing.  The grid is not empty. */
+    eider_status (*launch)(eider_device *device, const struct eider_shot *shot);
+    /* As eider_time says; `out_ns` has n entries. */
+    eider_status (*time)(eider_device *device, const struct eider_shot *shot, int32_t n,
+                         int32_t flush, double *out_ns);
+
+    eider_status (*alloc)(eider_device *device, size_t bytes, void **out);
+    void (*free)(eider_device *device, void *ptr);
+    eider_status (*copy)(eider_device *device, void *stream, void *to, const void *from,
+                         size_t bytes, eider_copy_kind kind);
+    eider_status (*stream_wait)(eider_device *device, void *stream);
+    eider_status (*stream_create)(eider_device *device, void **out);
+    void (*stream_destroy)(eider_device *device, void *stream);
+};
+
+#define EIDER_BACKEND(name) extern const struct eider_backend eider_backend_##name;
+#include "backends.def"
+
+/* Row `i` of the table, or NULL. */
+const struct eider_backend *eider_backend_row(size_t i);
+
+/* Closes every device and shuts every backend down. */
+void eider_device_close_all(eider_context *ctx);
+
+/* The driver as eider_tool_find reports it. */
+void eider_backend_cuda_tool(eider_context *ctx, eider_tool *out);
+
+#endif

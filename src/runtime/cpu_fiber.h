@@ -1,0 +1,35 @@
+/* cpu_fiber.h -- blocks of many threads on one core: every thread is a fiber.
+ *
+ * Threads of a block run one at a time and switch where a GPU's threads wait: in a
+ * barrier, a warp barrier, a shuffle or a ballot.  Threads that have returned no longer
+ * take part in any of them.  A block that cannot go on, because its threads wait for
+ * different things, is an error, not a hang.
+ */
+#ifndef EIDER_RUNTIME_CPU_FIBER_H
+#define EIDER_RUNTIME_CPU_FIBER_H
+
+#include "cpu_abi.h"
+#include "memory.h"
+
+#define EIDER_FIBER_WARP 32u
+#define EIDER_FIBER_THREADS_MAX 1024u /* of a block, as on a GPU */
+
+/* What thread-style code calls; for eider_cpu_image_create. */
+extern const struct eider_cpu_hooks eider_cpu_fiber_hooks;
+
+/* Stacks and thread records for one block at a time.
+ * Caller owns *out: eider_cpu_fiber_release. */
+struct eider_cpu_fibers;
+eider_status eider_cpu_fiber_create(const eider_allocator *a, uint32_t n_threads,
+                                    uint32_t shared_bytes, struct eider_cpu_fibers **out);
+void eider_cpu_fiber_release(struct eider_cpu_fibers *fibers);
+
+/* Runs all blocks of `grid`, one after the other, on the calling thread.  `block` has at
+ * most the threads that `fibers` was created for.
+ * Fails with EIDER_UNSUPPORTED, naming the block and what its threads wait for, when a
+ * block cannot finish. */
+eider_status eider_cpu_fiber_run(struct eider_cpu_fibers *fibers, eider_cpu_thread_entry entry,
+                                 void *const *params, const uint32_t grid[3],
+                                 const uint32_t block[3]);
+
+#endif

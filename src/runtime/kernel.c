@@ -1,0 +1,398 @@
+/* kernel.c -- from a plan to a kernel: IR, machine code, loading; and looking at it.
+ *
+ * Invariant: whatever fails, everything made so far is released here.
+ */
+#include "kernel.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "code_cache.h"
+#include "parse.h"
+
+#define TEXTS_BYTES_MAX ((size_t)16 << 20) /* a manifest holds the program's text */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- Life -------------------------------------------------------------- */
+
+static void destroy(struct eider_kernel *kernel)
+{
+    eider_allocator a = kernel->texts.allocator;
+    for (int i = 0; i < EIDER_STAGES; i++) eider_blob_release(&a, &kernel->stages[i]);
+    if (kernel->graph) eider_graph_destroy(kernel->graph);
+    eider_arena_release(&kernel->texts);
+    pthread_mutex_destroy(&kernel->lock);
+    eider_mem_free(&a, kernel);
+}
+
+void eider_kernel_release(eider_kernel *kernel)
+{
+    if (kernel && atomic_fetch_sub_explicit(&kernel->refs, 1, memory_order_acq_rel) == 1)
+        destroy(kernel);
+}
+
+void eider_kernel_unload(struct eider_kernel *kernel)
+{
+    eider_device *device = kernel->device;
+    kernel->device = NULL;
+    if (device) device->backend->unload(device, &kernel->loaded);
+}
+
+static void set_source(struct eider_kernel *kernel, const eider_source *source)
+{
+    for (int i = 0; i < 3; i++) kernel->block[i] = source->block[i] ? source->block[i] : 1;
+    kernel->shared_bytes = source->shared_bytes;
+    kernel->n_operands = (uint32_t)source->n_operands;
+    for (size_t i = 0; i < source->n_operands; i++) {
+        kernel->operands[i].kind = source->operands[i].kind;
+        kernel->operands[i].type = source->operands[i].type;
+    }
+}
+
+static eider_status create(const struct eider_plan *plan, struct eider_kernel **out)
+{
+    const eider_allocator *a = &plan->ctx->allocator;
+    struct eider_kernel *kernel = eider_mem_zero(a, sizeof *kernel);
+    if (!kernel) return EIDER_OOM;
+    eider_arena_init(&kernel->texts, a, TEXTS_BYTES_MAX);
+    pthread_mutex_init(&kernel->lock, NULL);
+    atomic_init(&kernel->refs, 1);
+    kernel->ctx = plan->ctx;
+    kernel->shape = plan->shape;
+    kernel->layout = plan->layout;
+    kernel->config = plan->config;
+    kernel->target = plan->target;
+    kernel->math = plan->math;
+    kernel->ftz = plan->ftz;
+    kernel->contract = plan->contract;
+    kernel->line_info = plan->request->line_info != 0;
+    kernel->identity = plan->identity;
+    kernel->n_operands = plan->layout.n_operands;
+    kernel->info.registers = kernel->info.spill_bytes = kernel->info.shared_bytes = -1;
+    if (plan->shape)
+        kernel->info.index_bits = eider_config_number(&plan->config, EIDER_PARAM_index);
+    if (plan->request->source) set_source(kernel, plan->request->source);
+    eider_status status = plan->graph ? eider_graph_copy(plan->graph, &kernel->graph) : EIDER_OK;
+    if (status != EIDER_OK)
+        destroy(kernel);
+    else
+        *out = kernel;
+    return status;
+}
+
+/* ---- Program to module ------------------------------------------------- */
+
+eider_status eider_kernel_module(const struct eider_kernel *kernel, LLVMContextRef *out_context,
+                                 LLVMModuleRef *out_module, uint32_t *out_block_threads)
+{
+    eider_dtype types[EIDER_OPERANDS_MAX];
+    struct eider_lowered lowered;
+    for (uint32_t i = 0; i < kernel->n_operands; i++) types[i] = kernel->layout.operands[i].type;
+    *out_context = NULL;
+    EIDER_TRY(eider_lower_plan(kernel->graph, types, kernel->math, &lowered));
+    struct eider_emit e = {
+        .allocator = &kernel->ctx->allocator,
+        .context = LLVMContextCreate(),
+        .machine = eider_machine_of(kernel->target),
+        .target = kernel->target,
+        .ftz = kernel->ftz,
+        .contract = kernel->contract,
+        .math = kernel->math,
+        .line_info = kernel->line_info,
+    };
+    kernel->shape->build(&e, &lowered, &kernel->layout, &kernel->config, kernel->info.entry);
+    eider_lower_release(&lowered);
+    if (e.status != EIDER_OK) {
+        if (e.module) LLVMDisposeModule(e.module);
+        LLVMContextDispose(e.context);
+        return e.status;
+    }
+    *out_context = e.context;
+    *out_module = e.module;
+    *out_block_threads = e.block_threads;
+    return EIDER_OK;
+}
+
+static struct eider_codegen_job job_of(const struct eider_kernel *kernel)
+{
+    return (struct eider_codegen_job){
+        .target = kernel->target,
+        .entry = kernel->info.entry,
+        .contract = kernel->contract,
+    };
+}
+
+static eider_status compile_program(struct eider_kernel *kernel, struct eider_blob *out)
+{
+    LLVMContextRef context;
+    LLVMModuleRef module;
+    struct eider_codegen_job job = job_of(kernel);
+    struct eider_codegen_result result = {0};
+    uint64_t start = now_ns();
+    EIDER_TRY(eider_kernel_module(kernel, &context, &module, &job.block_threads));
+    kernel->info.ir_ns = now_ns() - start;
+    eider_status status = eider_codegen_emit(&kernel->ctx->allocator, module, &job, &result);
+    LLVMContextDispose(context);
+    if (status != EIDER_OK) return status;
+    *out = result.code;
+    kernel->info.opt_ns = result.opt_ns;
+    kernel->info.ptx_ns = result.emit_ns;
+    return EIDER_OK;
+}
+
+/* ---- Source to code ---------------------------------------------------- */
+
+/* IR that eider did not write is optimised in the worker only, so its text is kept now. */
+static eider_status compile_source(struct eider_kernel *kernel, const struct eider_plan *plan,
+                                   struct eider_blob *out)
+{
+    const eider_allocator *a = &kernel->ctx->allocator;
+    const eider_source *source = plan->request->source;
+    size_t size =
+        source->size || source->kind == EIDER_SOURCE_CALLBACK ? source->size : strlen(source->data);
+    if (source->kind == EIDER_SOURCE_PTX) return eider_blob_copy(a, source->data, size, out);
+    if (source->kind == EIDER_SOURCE_LL)
+        EIDER_TRY(eider_blob_copy(a, source->data, size, &kernel->stages[EIDER_STAGE_IR]));
+    struct eider_codegen_job job = job_of(kernel);
+    struct eider_codegen_result result = {0};
+    job.keep_opt = 1;
+    job.thread_style = 1;
+    EIDER_TRY(eider_worker_compile(a, source, kernel->info.config, &job,
+                                   kernel->ctx->worker_deadline_ms, &result));
+    *out = result.code;
+    kernel->stages[EIDER_STAGE_OPT] = result.opt_ir;
+    kernel->info.opt_ns = result.opt_ns;
+    kernel->info.ptx_ns = result.emit_ns;
+    return EIDER_OK;
+}
+
+/* ---- Code to machine code ---------------------------------------------- */
+
+/* Who turns PTX into machine code. */
+enum assembler_kind { NOBODY, A_TOOL, THE_DRIVER };
+
+struct assembler {
+    enum assembler_kind kind;
+    struct eider_assembler_info tool;
+    char text[112]; /* "ptxas 13.0.88", as in the manifest */
+};
+
+static eider_status choose_assembler(const struct eider_plan *plan, struct assembler *out)
+{
+    const char *wanted = plan->request->assembler;
+    int is_auto = !wanted || strcmp(wanted, "auto") == 0;
+    *out = (struct assembler){.kind = NOBODY};
+    if (plan->target.sm == 0) return EIDER_OK;
+    if (is_auto || strcmp(wanted, "driver") != 0) {
+        eider_status status = eider_assembler_find(wanted, &out->tool);
+        if (status == EIDER_OK) {
+            out->kind = A_TOOL;
+            snprintf(out->text, sizeof out->text, "%s %s", out->tool.name, out->tool.version);
+        }
+        /* Without one, a device's own driver does it, and PTX can still be looked at. */
+        if (status != EIDER_ASSEMBLER || !is_auto) return status;
+    }
+    if (out->kind == NOBODY && plan->device) {
+        out->kind = THE_DRIVER;
+        snprintf(out->text, sizeof out->text, "driver %d.%d", plan->device->info.driver / 1000,
+                 plan->device->info.driver % 1000 / 10);
+    }
+    if (out->kind == NOBODY && !is_auto)
+        return eider_fail(EIDER_ASSEMBLER, "assembler=driver needs a device: use eider_prepare");
+    return EIDER_OK;
+}
+
+/* PTX that LLVM wrote says in every instruction whether it may be contracted; other PTX
+ * leaves that to the assembler's options, which the driver does not have. */
+static eider_status check_driver(const struct eider_kernel *kernel, const struct eider_plan *plan)
+{
+    const eider_source *source = plan->request->source;
+    if (!source || source->kind != EIDER_SOURCE_PTX || kernel->contract) return EIDER_OK;
+    return eider_fail(EIDER_UNSUPPORTED,
+                      "contract=off for PTX text needs another assembler than the driver");
+}
+
+static eider_status assemble(struct eider_kernel *kernel, const struct eider_plan *plan,
+                             const struct assembler *by)
+{
+    struct eider_assemble_job job = {
+        .target = kernel->target,
+        .assembler = by->tool.name,
+        .contract = kernel->contract,
+        .line_info = kernel->line_info,
+        .deadline_ms = kernel->ctx->worker_deadline_ms,
+    };
+    struct eider_assemble_result result = {0};
+    if (by->kind == THE_DRIVER) return check_driver(kernel, plan);
+    if (by->kind == NOBODY) return EIDER_OK;
+    EIDER_TRY(
+        eider_assemble(&kernel->ctx->allocator, &kernel->stages[EIDER_STAGE_PTX], &job, &result));
+    kernel->stages[EIDER_STAGE_CUBIN] = result.cubin;
+    kernel->info.registers = result.registers;
+    kernel->info.spill_bytes = result.spill_bytes;
+    kernel->info.shared_bytes = result.shared_bytes;
+    kernel->info.assemble_ns = result.ns;
+    return EIDER_OK;
+}
+
+static void learn(int32_t *known, int32_t from_device)
+{
+    if (*known < 0) *known = from_device;
+}
+
+static eider_status load(struct eider_kernel *kernel, const struct eider_plan *plan)
+{
+    const struct eider_blob *code = &kernel->stages[EIDER_STAGE_CUBIN];
+    struct eider_load what = {
+        .code = code->data ? code : &kernel->stages[EIDER_STAGE_PTX],
+        .is_ptx = !code->data,
+        .line_info = kernel->line_info,
+        .thread_style = plan->request->source != NULL,
+        .block = {kernel->block[0], kernel->block[1], kernel->block[2]},
+        .shared_bytes = kernel->shared_bytes,
+        .entry = kernel->info.entry,
+    };
+    if (!plan->device) return EIDER_OK;
+    uint64_t start = now_ns();
+    EIDER_TRY(plan->device->backend->load(plan->device, &what, &kernel->loaded));
+    kernel->info.load_ns = now_ns() - start;
+    kernel->device = plan->device;
+    learn(&kernel->info.registers, kernel->loaded.registers);
+    learn(&kernel->info.spill_bytes, kernel->loaded.spill_bytes);
+    learn(&kernel->info.shared_bytes, kernel->loaded.shared_bytes);
+    return EIDER_OK;
+}
+
+static eider_status compile(struct eider_kernel *kernel, const struct eider_plan *plan)
+{
+    struct assembler by;
+    struct eider_blob code = {0};
+    EIDER_TRY(choose_assembler(plan, &by));
+    EIDER_TRY(eider_manifest_write(plan, by.text, kernel));
+    if (plan->request->source)
+        EIDER_TRY(compile_source(kernel, plan, &code));
+    else
+        EIDER_TRY(compile_program(kernel, &code));
+    eider_context_count(kernel->ctx, EIDER_COUNT_COMPILES);
+    int is_cpu = kernel->target.sm == 0;
+    kernel->stages[is_cpu ? EIDER_STAGE_CUBIN : EIDER_STAGE_PTX] = code;
+    EIDER_TRY(assemble(kernel, plan, &by));
+    return load(kernel, plan);
+}
+
+eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kernel **out)
+{
+    struct eider_kernel *kernel;
+    EIDER_TRY(create(plan, &kernel));
+    eider_status status = compile(kernel, plan);
+    if (status == EIDER_OK)
+        *out = kernel;
+    else
+        destroy(kernel);
+    return status;
+}
+
+/* ---- Looking at it ----------------------------------------------------- */
+
+void eider_kernel_describe(const eider_kernel *kernel, eider_kernel_info *out)
+{
+    if (kernel && out) *out = kernel->info;
+}
+
+static eider_status keep_printed(struct eider_kernel *kernel, LLVMModuleRef module)
+{
+    char *text = LLVMPrintModuleToString(module);
+    eider_status status = eider_blob_copy(&kernel->ctx->allocator, text, strlen(text),
+                                          &kernel->stages[EIDER_STAGE_IR]);
+    LLVMDisposeMessage(text);
+    return status;
+}
+
+/* Makes a text that was not kept: IR, OPT, and on the CPU assembly. */
+static eider_status remake(struct eider_kernel *kernel, eider_stage stage)
+{
+    const eider_allocator *a = &kernel->ctx->allocator;
+    LLVMContextRef context;
+    LLVMModuleRef module;
+    struct eider_codegen_job job = job_of(kernel);
+    struct eider_codegen_result result = {0};
+    EIDER_TRY(eider_kernel_module(kernel, &context, &module, &job.block_threads));
+    eider_status status = EIDER_OK;
+    if (stage == EIDER_STAGE_IR) {
+        status = keep_printed(kernel, module);
+        LLVMDisposeModule(module);
+    } else {
+        job.keep_opt = stage == EIDER_STAGE_OPT;
+        status = stage == EIDER_STAGE_OPT ? eider_codegen_emit(a, module, &job, &result)
+                                          : eider_codegen_assembly(a, module, &job, &result);
+    }
+    LLVMContextDispose(context);
+    if (status != EIDER_OK || stage == EIDER_STAGE_IR) return status;
+    struct eider_blob *kept = stage == EIDER_STAGE_OPT ? &result.opt_ir : &result.code;
+    kernel->stages[stage] = *kept;
+    *kept = (struct eider_blob){0};
+    eider_blob_release(a, &result.code);
+    eider_blob_release(a, &result.opt_ir);
+    return EIDER_OK;
+}
+
+static eider_status print_program(struct eider_kernel *kernel)
+{
+    char *text;
+    EIDER_TRY(eider_print(kernel->graph, &text));
+    eider_status status = eider_blob_copy(&kernel->ctx->allocator, text, strlen(text),
+                                          &kernel->stages[EIDER_STAGE_PROGRAM]);
+    eider_mem_free(&kernel->ctx->allocator, text);
+    return status;
+}
+
+static eider_status make_stage(struct eider_kernel *kernel, eider_stage stage)
+{
+    if (stage == EIDER_STAGE_CUBIN)
+        return eider_fail(EIDER_UNSUPPORTED, "no machine code to show: %s",
+                          kernel->device ? "the driver assembled this kernel and keeps it"
+                                         : "no assembler was found");
+    if (!kernel->graph)
+        return eider_fail(EIDER_UNSUPPORTED, "a kernel that eider did not write has no stage %d",
+                          (int)stage);
+    return stage == EIDER_STAGE_PROGRAM ? print_program(kernel) : remake(kernel, stage);
+}
+
+eider_status eider_kernel_stage(eider_kernel *kernel, eider_stage stage, const void **out,
+                                size_t *size)
+{
+    if (!kernel || !out || !size)
+        return eider_fail(EIDER_BAD_ARG, "eider_kernel_stage: NULL argument");
+    if (stage < EIDER_STAGE_PROGRAM || stage > EIDER_STAGE_CUBIN)
+        return eider_fail(EIDER_BAD_ARG, "eider_kernel_stage: %d is no stage", (int)stage);
+    pthread_mutex_lock(&kernel->lock);
+    struct eider_blob *blob = &kernel->stages[stage];
+    eider_status status = blob->data ? EIDER_OK : make_stage(kernel, stage);
+    if (status == EIDER_OK) {
+        *out = blob->data;
+        *size = blob->size;
+    }
+    pthread_mutex_unlock(&kernel->lock);
+    return status;
+}
+
+eider_status eider_kernel_bytes(const eider_kernel *kernel, const eider_tensor *args, size_t n_args,
+                                uint64_t *out)
+{
+    if (!kernel || !out || (!args && n_args))
+        return eider_fail(EIDER_BAD_ARG, "eider_kernel_bytes: NULL argument");
+    if (!kernel->shape)
+        return eider_fail(EIDER_UNSUPPORTED,
+                          "what a kernel that eider did not write moves is not known");
+    if (n_args != kernel->n_operands)
+        return eider_fail(EIDER_BAD_ARG, "eider_kernel_bytes: %zu arguments, the kernel has %u",
+                          n_args, kernel->n_operands);
+    return kernel->shape->bytes(&kernel->layout, args, out);
+}

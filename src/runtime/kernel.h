@@ -1,0 +1,79 @@
+/* kernel.h -- a program or a source, compiled for a target and loaded on a device.
+ *
+ * One object per identity: everyone who prepares the same thing gets the same kernel, and
+ * the code cache (code_cache.h) keeps it until its device or context goes.  After
+ * eider_kernel_build it does not change, but for the texts that are made on demand (under
+ * `lock`) and for its code, which is gone once `device` is NULL.
+ */
+#ifndef EIDER_RUNTIME_KERNEL_H
+#define EIDER_RUNTIME_KERNEL_H
+
+#include "backend.h"
+#include "codegen.h"
+#include "template.h"
+
+/* A request with every choice made. */
+struct eider_plan {
+    eider_context *ctx;
+    eider_device *device; /* NULL: compile only */
+    const eider_request *request;
+    const struct eider_graph *graph;    /* NULL for a source */
+    const struct eider_template *shape; /* NULL for a source */
+    struct eider_layout layout;         /* of a program */
+    struct eider_config config;         /* of a program; complete */
+    struct eider_target target;
+    eider_math math; /* resolved */
+    int ftz, contract;
+    struct eider_hash identity; /* of all that the code depends on */
+};
+
+#define EIDER_STAGES 5
+
+struct eider_kernel {
+    /* What a launch reads. */
+    eider_context *ctx;
+    eider_device *device;               /* NULL: nothing is loaded (any more) */
+    const struct eider_template *shape; /* NULL for a source */
+    struct eider_loaded loaded;
+    struct eider_layout layout;
+    struct eider_config config;
+    uint32_t n_operands;
+    uint32_t block[3], shared_bytes; /* of a source */
+    struct {
+        eider_operand_kind kind;
+        int32_t type;
+    } operands[EIDER_OPERANDS_MAX]; /* of a source */
+
+    /* What compiled it. */
+    struct eider_graph *graph; /* a copy; NULL for a source */
+    struct eider_target target;
+    eider_math math;
+    int ftz, contract, line_info;
+    struct eider_arena texts; /* all strings of `info` */
+    eider_kernel_info info;
+    pthread_mutex_t lock;
+    struct eider_blob stages[EIDER_STAGES]; /* data NULL: not made; lock */
+
+    /* What the cache keeps it by. */
+    struct eider_hash identity;
+    atomic_uint refs;
+    struct eider_kernel *next; /* ctx->lock */
+};
+
+/* Compiles and, with a device, loads.  Caller owns one reference of *out. */
+eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kernel **out);
+
+/* Unloads the code; the texts stay. */
+void eider_kernel_unload(struct eider_kernel *kernel);
+
+/* Writes manifest, key and the other texts of `info` that the plan determines.
+ * `assembler` is "ptxas 13.0.88", "driver 13.0", or "" for the CPU. */
+eider_status eider_manifest_write(const struct eider_plan *plan, const char *assembler,
+                                  struct eider_kernel *kernel);
+
+/* Builds the module of a program again.  The caller disposes of both; *out_context is
+ * NULL after a failure. */
+eider_status eider_kernel_module(const struct eider_kernel *kernel, LLVMContextRef *out_context,
+                                 LLVMModuleRef *out_module, uint32_t *out_block_threads);
+
+#endif
