@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <llvm-c/BitWriter.h>
 #include <llvm-c/Core.h>
 #include <pthread.h>
@@ -263,6 +264,15 @@ static void *crash(void *user, void *llvm_context, const char *triple, const cha
     return NULL;
 }
 
+/* Reports whether descriptor 77 of the caller is open here. */
+static void *look_around(void *user, void *llvm_context, const char *triple, const char *config,
+                         char *reason, size_t reason_size)
+{
+    (void)user, (void)llvm_context, (void)triple, (void)config;
+    snprintf(reason, reason_size, "77 is %s", fcntl(77, F_GETFD) < 0 ? "closed" : "open");
+    return NULL;
+}
+
 static eider_status compile_callback(eider_build_module build, void *user, int deadline_ms,
                                      struct eider_codegen_result *result)
 {
@@ -296,6 +306,17 @@ static void a_callbacks_reason_is_passed_on(void **state)
     struct eider_codegen_result result;
     assert_int_equal(compile_callback(give_up, NULL, DEADLINE_MS, &result), EIDER_CODEGEN);
     assert_error_has("the moon is in the wrong phase");
+}
+
+static void a_worker_holds_no_descriptor_of_the_caller(void **state)
+{
+    (void)state;
+    struct eider_codegen_result result;
+    assert_int_equal(dup2(0, 77), 77);
+    eider_status status = compile_callback(look_around, NULL, DEADLINE_MS, &result);
+    close(77);
+    assert_int_equal(status, EIDER_CODEGEN);
+    assert_error_has("77 is closed");
 }
 
 static void a_callback_that_exits_is_reported(void **state)
@@ -383,6 +404,25 @@ static void nothing_is_left_of_a_worker(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child, not even a dead one */
 }
 
+/* In a child of ours, whose descriptors do not matter. */
+static void closed_standard_descriptors_do_not_matter(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct eider_codegen_result result;
+        for (int fd = 0; fd < 3; fd++) close(fd);
+        int is_right = compile_text(KERNEL(""), &result) == EIDER_OK;
+        is_right &= compile_text(aborting[0][0], &result) == EIDER_WORKER;
+        is_right &= strstr(eider_error(), "Cannot select") != NULL;
+        _exit(is_right ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
@@ -415,10 +455,12 @@ int main(void)
         cmocka_unit_test(a_callback_builds_a_module),
         cmocka_unit_test(constraints_of_a_callbacks_assembly_are_checked),
         cmocka_unit_test(a_callbacks_reason_is_passed_on),
+        cmocka_unit_test(a_worker_holds_no_descriptor_of_the_caller),
         cmocka_unit_test(a_callback_that_exits_is_reported),
         cmocka_unit_test(an_endless_callback_meets_the_deadline),
         cmocka_unit_test(workers_die_while_other_threads_compile),
         cmocka_unit_test(nothing_is_left_of_a_worker),
+        cmocka_unit_test(closed_standard_descriptors_do_not_matter),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -207,7 +207,6 @@ static _Noreturn void run_worker(const eider_source *source, const char *config,
     LLVMModuleRef module = NULL;
     eider_llvm_error_watch(&watch, context);
     eider_status status = make_module(context, source, config, job, &module);
-    if (status == EIDER_OK) status = eider_llvm_error_watched(&watch, "reading the IR");
     if (status == EIDER_OK)
         status = eider_emit_module(&a, module, job, EIDER_EMIT_FOREIGN, &result);
     write_result(status, &result);
