@@ -16,7 +16,7 @@
 #include "support_ll.h"
 #include "support_lower.h"
 
-#define N_POINTS 4096
+#define N_POINTS 1024
 
 /* ---- A program of all operations --------------------------------------------------- */
 

@@ -118,6 +118,32 @@ static pack tanh_f32_of(struct eider_emit *e, pack x)
     return instruction(e, EIDER_OP_copysign, 0, value);
 }
 
+/* ---- approx: errors of about 2^-17 ------------------------------------------ */
+
+#define NEAR_ZERO 0x1p-5 /* below, the series' next term is less; above, ex2's and lg2's error */
+
+/* x + b x^2 + c x^3 near 0, where `far` loses its digits. */
+static pack by_series_near_zero(struct eider_emit *e, pack x, double b, double c, pack far)
+{
+    pack slope = p_fma(e, p_fma_by(e, x, c, p_like(x, b)), x, p_like(x, 1));
+    pack is_near = p_is(e, p_abs(e, x), LLVMRealOLT, NEAR_ZERO);
+    return p_select(e, is_near, p_mul(e, x, slope), far);
+}
+
+static pack approx_expm1(struct eider_emit *e, pack x)
+{
+    pack power = p_scale(e, x, f32.log2e);
+    power = instruction(e, EIDER_OP_m_ex2, 1, &power);
+    return by_series_near_zero(e, x, 1.0 / 2, 1.0 / 6, p_offset(e, power, -1)); /* Taylor */
+}
+
+static pack approx_log1p(struct eider_emit *e, pack x)
+{
+    pack u = p_offset(e, x, 1);
+    pack log = p_scale(e, instruction(e, EIDER_OP_m_lg2, 1, &u), f32.ln2);
+    return by_series_near_zero(e, x, -1.0 / 2, 1.0 / 3, log); /* Taylor */
+}
+
 /* ---- By type ---------------------------------------------------------------- */
 
 static pack math_f64(struct eider_emit *e, enum eider_op op, const pack *args)
@@ -161,8 +187,13 @@ LLVMValueRef eider_math_nvptx(struct eider_emit *e, enum eider_op op, enum eider
     if (op == EIDER_OP_copysign) return instruction(e, op, e->ftz, args);
     /* pow needs a logarithm of more than f32's precision. */
     if (e->math == EIDER_MATH_EXACT || op == EIDER_OP_pow) return widened(e, op, args);
-    if (instructions[op].n_args) return instruction(e, op, e->ftz, args);
-    if (op == EIDER_OP_exp2) return instruction(e, EIDER_OP_m_ex2, e->ftz, args);
+    int is_approx = e->math == EIDER_MATH_APPROX;
+    if (op == EIDER_OP_exp2) op = EIDER_OP_m_ex2;
+    /* In approx, powers too small for a normal number are 0. */
+    int flushed = e->ftz || (is_approx && op == EIDER_OP_m_ex2);
+    if (instructions[op].n_args) return instruction(e, op, flushed, args);
+    if (is_approx && op == EIDER_OP_expm1) return approx_expm1(e, args[0]);
+    if (is_approx && op == EIDER_OP_log1p) return approx_log1p(e, args[0]);
     if (op == EIDER_OP_tanh) return tanh_f32_of(e, args[0]);
     return eider_math_arithmetic(e, &f32, op, args);
 }

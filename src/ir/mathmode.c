@@ -25,6 +25,7 @@
 
 #define LOG2E 1.44269504088896340736 /* log2(e) */
 #define SETTLED 30.0                 /* t(SETTLED / 2) = 1 in f32 */
+#define FIND_MAX 4096                /* nodes looked at */
 #define DEPTH_MAX 8                  /* of literals sought in an expression */
 
 struct rewrite {
@@ -32,12 +33,14 @@ struct rewrite {
     struct eider_graph *to;
     const uint8_t *types, *live;
     eider_math math;
-    uint32_t *uses;           /* of each old node, outputs included ... */
-    uint32_t *uses_as_arg;    /* ... of those, by sigmoid, directly or through neg ... */
-    uint32_t *uses_as_factor; /* ... by mul ... */
-    uint32_t *uses_as_term;   /* ... and by add and sub */
-    eider_node *unified;      /* base of sigmoid arguments -> what stands for it; 0: itself */
-    eider_node *map;          /* old to new; 0: not yet */
+    uint32_t *uses;            /* of each old node, outputs included ... */
+    uint32_t *uses_as_arg;     /* ... of those, by sigmoid, directly or through neg ... */
+    uint32_t *uses_as_factor;  /* ... by mul ... */
+    uint32_t *uses_as_term;    /* ... and by add and sub */
+    eider_node *first_sigmoid; /* base of an argument -> its live sigmoids, as a list ... */
+    eider_node *next_sigmoid;  /* ... by node; 0 ends */
+    eider_node *unified;       /* base of sigmoid arguments -> what stands for it; 0: itself */
+    eider_node *map;           /* old to new; 0: not yet */
 };
 
 /* ---- Looking at the old graph ------------------------------------------------- */
@@ -85,10 +88,12 @@ static int has_literal(const struct rewrite *w, eider_node n, enum eider_op op, 
     return 0;
 }
 
-/* The live node (a op b) or (b op a), or 0. */
+/* The live node (a op b) or (b op a), or 0.  Looks only so far, so that large graphs do not
+ * take the square of their size. */
 static eider_node find(const struct rewrite *w, enum eider_op op, eider_node a, eider_node b)
 {
-    for (eider_node n = a > b ? a : b; n < w->from->n_cells; n++) {
+    eider_node first = a > b ? a : b;
+    for (eider_node n = first; n < w->from->n_cells && n - first < FIND_MAX; n++) {
         eider_node other;
         if (w->live[n] && has_operand(w, n, op, a, &other) && other == b) return n;
     }
@@ -146,23 +151,22 @@ static int are_opposite(const struct rewrite *w, eider_node a, eider_node b)
     return argument(w, a, &fa) == argument(w, b, &fb) && fa == -fb;
 }
 
-/* For m = sigmoid(-a): the live sigmoid(a), or 0. */
+/* For a sigmoid of a: the live sigmoid of -a, or 0. */
+static eider_node opposite(const struct rewrite *w, eider_node sigmoid)
+{
+    double factor;
+    eider_node n = w->first_sigmoid[argument(w, sigmoid, &factor)];
+    while (n && !are_opposite(w, n, sigmoid)) n = w->next_sigmoid[n];
+    return n;
+}
+
+/* For m = sigmoid(-a), where that is the negative multiple: the live sigmoid(a), or 0. */
 static eider_node mirrored(const struct rewrite *w, eider_node m)
 {
     double factor;
     if (!is(w, m, EIDER_OP_sigmoid)) return 0;
     argument(w, m, &factor);
-    for (eider_node n = 1; factor < 0 && n < w->from->n_cells; n++)
-        if (w->live[n] && are_opposite(w, n, m)) return n;
-    return 0;
-}
-
-/* s = sigmoid(a) is there for the sake of a product with sigmoid(-a). */
-static int has_mirror(const struct rewrite *w, eider_node s)
-{
-    for (eider_node n = 1; n < w->from->n_cells; n++)
-        if (w->live[n] && are_opposite(w, n, s)) return 1;
-    return 0;
+    return factor < 0 ? opposite(w, m) : 0;
 }
 
 /* ---- Adding to the new graph ---------------------------------------------------- */
@@ -328,7 +332,7 @@ static eider_node times_x_sigmoid(struct rewrite *w, eider_node x, eider_node s)
     if (!is(w, s, EIDER_OP_sigmoid)) return 0;
     eider_node base = argument(w, s, &factor);
     int is_same = fabs(factor) == 1 && without_limits(w, x) == base;
-    if (w->uses[s] > 1 || has_mirror(w, s)) return 0;
+    if (w->uses[s] > 1 || opposite(w, s)) return 0;
     if (is_same && w->unified[base]) x = w->unified[base];
     eider_node h = scaled(w, x, 0.5, DEPTH_MAX);
     eider_node t = half_tanh(w, s, &sign);
@@ -468,6 +472,17 @@ static void count_uses(struct rewrite *w)
     }
 }
 
+static void list_sigmoids(struct rewrite *w)
+{
+    for (eider_node n = w->from->n_cells; n-- > 1;) {
+        double factor;
+        if (!w->live[n] || !is(w, n, EIDER_OP_sigmoid)) continue;
+        eider_node base = argument(w, n, &factor);
+        w->next_sigmoid[n] = w->first_sigmoid[base];
+        w->first_sigmoid[base] = n;
+    }
+}
+
 /* Where x sigmoid(+-x) differs in limits of x only, x with its lower limit stands for the
  * base everywhere: one half then serves all. */
 static void unify(struct rewrite *w)
@@ -493,6 +508,7 @@ static eider_status rewrite_all(struct rewrite *w)
     to->n_operands = w->from->n_operands;
     if (w->math == EIDER_MATH_APPROX) {
         count_uses(w);
+        list_sigmoids(w);
         unify(w);
     }
     for (eider_node n = 1; n < w->from->n_cells; n++)
@@ -507,7 +523,7 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
 {
     if (math == EIDER_MATH_EXACT) return eider_graph_copy(from, out);
     size_t n = from->n_cells;
-    uint32_t *counts = eider_mem_zero(&from->allocator, 6 * n * sizeof *counts);
+    uint32_t *counts = eider_mem_zero(&from->allocator, 8 * n * sizeof *counts);
     uint8_t *bytes = eider_mem_zero(&from->allocator, 2 * n);
     struct rewrite w = {.from = from, .math = math};
     eider_status status = counts && bytes ? eider_graph_create(&from->allocator, &w.to) : EIDER_OOM;
@@ -518,6 +534,8 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
         w.uses_as_term = counts + 3 * n;
         w.unified = counts + 4 * n;
         w.map = counts + 5 * n;
+        w.first_sigmoid = counts + 6 * n;
+        w.next_sigmoid = counts + 7 * n;
         status = eider_infer(from, dtypes, 0, bytes);
         eider_graph_live(from, bytes + n);
         w.types = bytes;
