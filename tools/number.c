@@ -12,14 +12,14 @@ static const struct format {
     int digits, min_exp, bits;
     int saturates; /* finite overflow gives `max`, not an infinity */
     double max;
-    uint32_t infinity, nan;
+    uint32_t top, infinity, nan; /* bits of max and of the others; 0: there is none */
 } formats[] = {
-    [EIDER_F32] = {24, -126, 32, 0, 0x1.fffffep127, 0x7f800000, 0x7fc00000},
-    [EIDER_F16] = {11, -14, 16, 0, 65504.0, 0x7c00, 0x7e00},
-    [EIDER_BF16] = {8, -126, 16, 0, 0x1.fep127, 0x7f80, 0x7fc0},
-    [EIDER_F64] = {53, -1022, 64, 0, 0x1.fffffffffffffp1023, 0, 0},
-    [EIDER_E4M3] = {4, -6, 8, 1, 448.0, 0, 0x7f}, /* no infinities */
-    [EIDER_E5M2] = {3, -14, 8, 1, 57344.0, 0x7c, 0x7e},
+    [EIDER_F32] = {24, -126, 32, 0, 0x1.fffffep127, 0x7f7fffff, 0x7f800000, 0x7fc00000},
+    [EIDER_F16] = {11, -14, 16, 0, 65504.0, 0x7bff, 0x7c00, 0x7e00},
+    [EIDER_BF16] = {8, -126, 16, 0, 0x1.fep127, 0x7f7f, 0x7f80, 0x7fc0},
+    [EIDER_F64] = {53, -1022, 64, 0, 0x1.fffffffffffffp1023, 0, 0, 0},
+    [EIDER_E4M3] = {4, -6, 8, 1, 448.0, 0x7e, 0, 0x7f}, /* no infinities */
+    [EIDER_E5M2] = {3, -14, 8, 1, 57344.0, 0x7b, 0x7c, 0x7e},
 };
 
 static double decode(const struct format *f, uint32_t bits)
@@ -41,24 +41,27 @@ static double decode(const struct format *f, uint32_t bits)
     return sign ? -value : value;
 }
 
+/* Rounds to nearest even on the bits of the double. */
 static uint32_t encode(const struct format *f, double value)
 {
-    uint32_t sign = signbit(value) ? UINT32_C(1) << (f->bits - 1) : 0;
-    double a = fabs(value);
-    if (isnan(a)) return sign | f->nan;
-    if (isinf(a)) return sign | (f->infinity ? f->infinity : f->nan);
-    int e;
-    frexp(a, &e);
-    int exponent = a == 0 || e - 1 < f->min_exp ? f->min_exp : e - 1;
-    double steps = nearbyint(ldexp(a, f->digits - 1 - exponent));
-    uint32_t hidden = UINT32_C(1) << (f->digits - 1);
-    if (ldexp(steps, exponent - (f->digits - 1)) > f->max) {
-        if (!f->saturates) return sign | f->infinity;
-        return encode(f, value < 0 ? -f->max : f->max);
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t sign = bits >> 63 ? UINT32_C(1) << (f->bits - 1) : 0;
+    uint64_t hidden = UINT64_C(1) << 52, mantissa = (bits & (hidden - 1)) | hidden;
+    int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
+    if (exponent == 1024) {
+        if (isnan(value)) return sign | f->nan;
+        return sign | (f->infinity ? f->infinity : f->nan);
     }
-    uint32_t mantissa = (uint32_t)steps;
-    if (mantissa < hidden) return sign | mantissa; /* subnormal; a carry lands in the exponent */
-    return sign | (((uint32_t)(exponent - f->min_exp) << (f->digits - 1)) + mantissa);
+    int is_normal = exponent >= f->min_exp;
+    int dropped = 53 - f->digits + (is_normal ? 0 : f->min_exp - exponent);
+    if (dropped > 54) return sign; /* less than half of the least subnormal */
+    uint64_t steps = mantissa >> dropped, rest = mantissa & ((UINT64_C(1) << dropped) - 1);
+    uint64_t half = UINT64_C(1) << (dropped - 1);
+    steps += rest > half || (rest == half && (steps & 1));
+    if (is_normal) steps += (uint64_t)(exponent - f->min_exp) << (f->digits - 1);
+    if (steps <= f->top) return sign | (uint32_t)steps;
+    return sign | (f->saturates ? f->top : f->infinity);
 }
 
 double cli_number_get(eider_dtype type, const void *data, size_t i)

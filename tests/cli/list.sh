@@ -11,7 +11,8 @@ rows = json.load(open(name + ".json"))
 lines = open(name + ".md").read().splitlines()
 assert rows and len(lines) == len(rows) + 2, (len(lines), len(rows))
 for row, line in zip(rows, lines[2:]):
-    assert line.startswith(f"| {row['name']} |".replace("||", "\\|")), (row, line)
+    wanted = (row["signature"] or row["name"]).replace("|", "\\|")
+    assert line.startswith(f"| `{wanted}` | "), (row, line)
 PY
 done
 eider list activations --json | python3 -c '
