@@ -35,6 +35,8 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+inf = tl.constexpr(float("inf"))
+
 @triton.jit
 def e_max(a, b):
     return tl.maximum(a, b)

@@ -66,13 +66,14 @@ static json_t *measure_json(const struct check *c, const struct cli_sweep *sweep
     for (size_t i = 0; i < m->n_mismatches && i < CLI_MISMATCHES_KEPT; i++) {
         json_array_append_new(mismatches, worst_json(sweep, &m->mismatch[i]));
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:I, s:o}", "program", c->name,
-                     "output", output->info.name, "type", eider_dtype_name(output->host.type),
-                     "math", math_names[math], "inputs", (json_int_t)sweep->n, "absolute",
-                     worst_json(sweep, &m->absolute), "absolute_below_1",
-                     worst_json(sweep, &m->small), "relative", worst_json(sweep, &m->relative),
-                     "ulp", worst_json(sweep, &m->ulp), "mismatches", (json_int_t)m->n_mismatches,
-                     "first_mismatches", mismatches);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o}", "program",
+                     c->name, "output", output->info.name, "type",
+                     eider_dtype_name(output->host.type), "math", math_names[math], "inputs",
+                     (json_int_t)sweep->n, "absolute", worst_json(sweep, &m->absolute),
+                     "absolute_below_1", worst_json(sweep, &m->small), "relative",
+                     worst_json(sweep, &m->relative), "ulp", worst_json(sweep, &m->ulp),
+                     "ulp_of_subnormals", worst_json(sweep, &m->tiny), "mismatches",
+                     (json_int_t)m->n_mismatches, "first_mismatches", mismatches);
 }
 
 static void print_worst(const struct cli_sweep *sweep, const char *label,
@@ -104,9 +105,9 @@ static void print_measure(const struct check *c, const struct cli_sweep *sweep,
 {
     char inputs[INPUTS_BYTES];
     if (c->brief) {
-        printf("%-14s %-5s %-5s %-7s %-11.4g %-11.4g %-11.4g %s\n", c->name, output->info.name,
-               eider_dtype_name(output->host.type), math_names[math], m->ulp.error,
-               m->relative.error, m->small.error, inputs_text(sweep, m->ulp.at, inputs));
+        printf("%-14s %-5s %-5s %-7s %-10.4g %-10.4g %-10.4g %s\n", c->name, output->info.name,
+               eider_dtype_name(output->host.type), math_names[math], m->ulp.error, m->tiny.error,
+               m->small.error, inputs_text(sweep, m->ulp.at, inputs));
     } else {
         printf("%s  %s  math=%s  %zu inputs  %s\n", output->info.name,
                eider_dtype_name(output->host.type), math_names[math], sweep->n,
@@ -115,6 +116,7 @@ static void print_measure(const struct check *c, const struct cli_sweep *sweep,
         print_worst(sweep, "|want|<=1", &m->small);
         print_worst(sweep, "relative", &m->relative);
         print_worst(sweep, "ulp", &m->ulp);
+        print_worst(sweep, "subnormal", &m->tiny);
     }
     print_mismatches(sweep, m);
 }
@@ -124,15 +126,16 @@ static void print_markdown(const struct check *c, const struct cli_sweep *sweep,
                            size_t which, const struct cli_measure *measures)
 {
     char inputs[INPUTS_BYTES];
+    size_t n_mismatches = 0;
     printf("| `%s` | `%s` |", c->name, output);
     for (int k = 0; k < c->n_maths; k++) {
         const struct cli_measure *m = &measures[(size_t)k * sweep->n_outputs + which];
-        printf(" %.3g | %.2g | %s%s", m->ulp.error, m->small.error,
-               m->ulp.error > 0 ? inputs_text(sweep, m->ulp.at, inputs) : "",
-               m->n_mismatches ? "; " : "");
-        if (m->n_mismatches) printf("%zu mismatches", m->n_mismatches);
-        printf(" |");
+        printf(" %.3g | %s | %.3g | %.2g |", m->ulp.error,
+               m->ulp.error > 0 ? inputs_text(sweep, m->ulp.at, inputs) : "", m->tiny.error,
+               m->small.error);
+        n_mismatches += m->n_mismatches;
     }
+    printf(" %zu |", n_mismatches);
     putchar('\n');
 }
 
@@ -145,7 +148,9 @@ static void report(struct check *c, const struct cli_sweep *sweep,
         if (output->info.kind != EIDER_OUTPUT) continue;
         for (int k = 0; k < c->n_maths; k++) {
             const struct cli_measure *m = &measures[(size_t)k * sweep->n_outputs + which];
-            if (m->n_mismatches || m->ulp.error > c->max_ulp) c->failed = 1;
+            if (m->n_mismatches || m->ulp.error > c->max_ulp || m->tiny.error > c->max_ulp) {
+                c->failed = 1;
+            }
             if (c->rows) {
                 json_array_append_new(c->rows, measure_json(c, sweep, output, c->maths[k], m));
             } else if (!c->markdown) {
@@ -210,17 +215,17 @@ static void print_head(const struct check *c, eider_dtype type)
 {
     if (c->rows) return;
     if (!c->markdown) {
-        printf("%-14s %-5s %-5s %-7s %-11s %-11s %-11s %s\n", "function", "", "type", "math", "ulp",
-               "relative", "|want|<=1", "largest ulp error at");
+        printf("%-14s %-5s %-5s %-7s %-10s %-10s %-10s %s\n", "function", "", "type", "math", "ulp",
+               "subnormal", "|want|<=1", "largest ulp error at");
         return;
     }
     printf("\n%s on %s\n\n| function | result |", eider_dtype_name(type), c->s->device_info.name);
     for (int k = 0; k < c->n_maths; k++) {
-        printf(" %s: ulp | absolute | at |", math_names[c->maths[k]]);
+        printf(" %s: ulp | at | subnormal | absolute |", math_names[c->maths[k]]);
     }
-    printf("\n|---|---|");
-    for (int k = 0; k < c->n_maths; k++) printf("--:|--:|---|");
-    putchar('\n');
+    printf(" mismatches |\n|---|---|");
+    for (int k = 0; k < c->n_maths; k++) printf("--:|---|--:|--:|");
+    printf("--:|\n");
 }
 
 static int check_all(struct check *c, eider_dtype type)
@@ -297,8 +302,9 @@ const struct cli_command cli_cmd_check = {
         "patterns. More inputs: the first is swept the same way, the others take normal numbers,\n"
         "random patterns and special values. The inputs are the same each time.\n\n"
         "An error is |got - want|, also divided by |want| (relative) and by the output type's\n"
-        "spacing at `want` (ulp). Exit code 1: NaN or infinity on one side only, or an error\n"
-        "beyond --max-ulp.\n",
+        "spacing at `want` (ulp, apart for normal and subnormal `want`), taken where the inputs\n"
+        "but the first are of ordinary size. Exit code 1: NaN or infinity on one side only, or\n"
+        "an error beyond --max-ulp. docs/NUMERICS.md has the details.\n",
     .examples = "  eider check 'out = gelu_tanh(x)'\n"
                 "  eider check 'out = silu(gate) * up' --type f32 --math exact --max-ulp 2\n"
                 "  eider check 'out = tanh(x)' --grad all --device cpu\n"

@@ -7,12 +7,15 @@
 #include "say.h"
 #include "session.h"
 
+/* Where the second column begins. */
+#define INDENT 16
+
 /* Prints the lines of `text` indented. */
 static void print_lines(const char *text)
 {
     while (*text) {
         int n = (int)strcspn(text, "\n");
-        if (n) printf("             %.*s\n", n, text);
+        if (n) printf("%*s%.*s\n", INDENT, "", n, text);
         text += n + (text[n] == '\n');
     }
 }
@@ -20,10 +23,10 @@ static void print_lines(const char *text)
 static void print_tool(const eider_tool *tool)
 {
     if (tool->found) {
-        printf("%-12s %s%s%s\n", tool->name, tool->version[0] ? tool->version : "found",
+        printf("%-*s %s%s%s\n", INDENT - 1, tool->name, tool->version[0] ? tool->version : "found",
                tool->path[0] ? "  " : "", tool->path);
     } else {
-        printf("%-12s not found\n", tool->name);
+        printf("%-*s not found\n", INDENT - 1, tool->name);
         print_lines(tool->tried);
     }
 }
@@ -32,7 +35,7 @@ static void print_device(struct cli_session *s, const char *name)
 {
     eider_device *device;
     eider_device_info info;
-    printf("%-12s ", name);
+    printf("%-*s ", INDENT - 1, name);
     if (eider_device_open(s->ctx, name, &device) != EIDER_OK) {
         printf("cannot be opened\n");
         print_lines(eider_error());
@@ -45,12 +48,15 @@ static void print_device(struct cli_session *s, const char *name)
            (double)info.memory_bytes / 0x1p30);
 }
 
-static void print_devices(struct cli_session *s)
+static void print_devices(struct cli_session *s, int has_driver)
 {
     int32_t n = 0;
-    if (eider_device_count(s->ctx, "cuda", &n) != EIDER_OK || n == 0) {
-        printf("%-12s no GPU can be used\n", "cuda");
-        print_lines(n == 0 && !eider_error()[0] ? "the driver reports no device" : eider_error());
+    eider_status status = eider_device_count(s->ctx, "cuda", &n);
+    if (status != EIDER_OK || n == 0) {
+        printf("%-*s no GPU can be used%s\n", INDENT - 1, "cuda",
+               has_driver ? "" : " without the driver");
+        if (has_driver) print_lines(status == EIDER_OK ? "there is none" : eider_error());
+        n = 0;
     }
     for (int32_t i = 0; i < n; i++) {
         char name[16];
@@ -58,6 +64,19 @@ static void print_devices(struct cli_session *s)
         print_device(s, name);
     }
     print_device(s, "cpu");
+}
+
+/* Tools, then devices. */
+static void print_text(struct cli_session *s)
+{
+    eider_tool tool;
+    int has_driver = 1;
+    printf("%-*s %s\n", INDENT - 1, "eider", eider_version());
+    for (size_t i = 0; eider_tool_find(s->ctx, i, &tool); i++) {
+        print_tool(&tool);
+        if (strcmp(tool.name, "cuda driver") == 0) has_driver = tool.found;
+    }
+    print_devices(s, has_driver);
 }
 
 static int print_json(struct cli_session *s)
@@ -79,14 +98,10 @@ static int run(const struct cli_options *options)
 {
     struct cli_session session;
     int code = cli_session_open(options, &session);
-    if (!code && cli_options_has(options, CLI_JSON)) {
+    if (!code && cli_options_has(options, CLI_JSON))
         code = print_json(&session);
-    } else if (!code) {
-        eider_tool tool;
-        printf("%-12s %s\n", "eider", eider_version());
-        for (size_t i = 0; eider_tool_find(session.ctx, i, &tool); i++) print_tool(&tool);
-        print_devices(&session);
-    }
+    else if (!code)
+        print_text(&session);
     cli_session_close(&session);
     return code;
 }

@@ -15,6 +15,11 @@
 #define SWEEP_N ((size_t)1 << 20)
 /* A 16-bit type has all its patterns in the first input this often when there are more. */
 #define SWEEP_ROUNDS 4
+/* Ordinary sizes of the inputs but the first. */
+#define ORDINARY_MIN 0x1p-20
+#define ORDINARY_MAX 0x1p20
+/* The largest finite one. */
+#define LARGEST 1e30
 
 static const double specials[] = {
     0.0,
@@ -86,24 +91,28 @@ static void fill_swept(struct cli_array *array)
     }
 }
 
+static double mixed(size_t input, struct cli_array *array, size_t i)
+{
+    uint64_t r = cli_source_random(input, i);
+    switch (r & 7) {
+    case 0:
+        put_bits(array, i, cli_source_random(input, ~i));
+        return cli_number_get(array->type, array->data, i);
+    case 1:
+        return specials[(r >> 3) % N_SPECIALS];
+    case 2:
+        return 8 * cli_source_normal(input, i);
+    default:
+        return cli_source_normal(input, i);
+    }
+}
+
 static void fill_mixed(size_t input, struct cli_array *array)
 {
     for (size_t i = 0; i < array->n; i++) {
-        uint64_t r = cli_source_random(input, i);
-        switch (r & 7) {
-        case 0:
-            put_bits(array, i, cli_source_random(input, ~i));
-            break;
-        case 1:
-            cli_number_put(array->type, array->data, i, specials[(r >> 3) % N_SPECIALS]);
-            break;
-        case 2:
-            cli_number_put(array->type, array->data, i, 8 * cli_source_normal(input, i));
-            break;
-        default:
-            cli_number_put(array->type, array->data, i, cli_source_normal(input, i));
-            break;
-        }
+        double value = mixed(input, array, i);
+        if (fabs(value) > LARGEST && !isinf(value)) value = copysign(LARGEST, value);
+        cli_number_put(array->type, array->data, i, value);
     }
 }
 
@@ -202,29 +211,54 @@ static void add_mismatch(struct cli_measure *m, size_t at, double got, double wa
     m->n_mismatches++;
 }
 
-/* Compares one result of a floating type. */
-static void compare_float(struct cli_measure *m, eider_dtype type, size_t at, double got,
-                          double want)
+/* What the inputs but the first say about an element. */
+enum kind { ORDINARY, EXTREME, INFINITE };
+
+static enum kind kind_of(const struct cli_operands *o, size_t at)
 {
-    double max = cli_number_max(type), step = cli_number_ulp(type, max);
-    int want_inf = fabs(want) >= max + step / 2; /* rounds to infinity */
-    if (isnan(want) || isnan(got)) {
-        if (!isnan(want) || !isnan(got)) add_mismatch(m, at, got, want);
-    } else if (want_inf) {
-        if (isinf(got) && signbit(got) == signbit(want)) return;
-        if (fabs(got) == max && signbit(got) == signbit(want)) {
-            take_worst(&m->ulp, 1, at, got, want);
-        } else {
-            add_mismatch(m, at, got, want);
-        }
-    } else if (isinf(got)) {
-        add_mismatch(m, at, got, want);
+    enum kind kind = ORDINARY;
+    for (size_t i = 0, input = 0; i < o->n; i++) {
+        if (o->at[i].info.kind != EIDER_INPUT || input++ == 0) continue;
+        double size = fabs(cli_number_get(o->at[i].host.type, o->at[i].host.data, at));
+        if (isinf(size)) return INFINITE;
+        if (size != 0 && !(size >= ORDINARY_MIN && size <= ORDINARY_MAX)) kind = EXTREME;
+    }
+    return kind;
+}
+
+static void compare_finite(struct cli_measure *m, eider_dtype type, size_t at, double got,
+                           double want)
+{
+    double error = fabs(got - want), ulp = error / cli_number_ulp(type, want);
+    take_worst(&m->absolute, error, at, got, want);
+    if (fabs(want) <= 1) take_worst(&m->small, error, at, got, want);
+    if (fabs(want) < cli_number_min_normal(type)) {
+        take_worst(&m->tiny, ulp, at, got, want);
     } else {
-        double error = fabs(got - want);
-        take_worst(&m->absolute, error, at, got, want);
-        if (fabs(want) <= 1) take_worst(&m->small, error, at, got, want);
-        if (want != 0) take_worst(&m->relative, error / fabs(want), at, got, want);
-        take_worst(&m->ulp, error / cli_number_ulp(type, want), at, got, want);
+        take_worst(&m->relative, error / fabs(want), at, got, want);
+        take_worst(&m->ulp, ulp, at, got, want);
+    }
+}
+
+/* Compares one result of a floating type. */
+static void compare_float(struct cli_measure *m, eider_dtype type, size_t at, enum kind kind,
+                          double got, double want)
+{
+    double max = cli_number_max(type);
+    int want_inf = fabs(want) >= max + cli_number_ulp(type, max) / 2; /* rounds to infinity */
+    if (kind == INFINITE && (isnan(want) || want_inf)) return;
+    if (isnan(want) != isnan(got)) {
+        add_mismatch(m, at, got, want);
+    } else if (isnan(want) || kind == EXTREME) {
+        return;
+    } else if (want_inf && isinf(got) && signbit(got) == signbit(want)) {
+        return;
+    } else if (isinf(want) || isinf(got)) {
+        add_mismatch(m, at, got, want);
+    } else if (want_inf) {
+        take_worst(&m->ulp, fabs(got - want) / cli_number_ulp(type, max), at, got, want);
+    } else if (kind == ORDINARY) {
+        compare_finite(m, type, at, got, want);
     }
 }
 
@@ -238,10 +272,12 @@ static void compare(const struct cli_sweep *sweep, const double *want,
     for (size_t i = 0; i < sweep->n; i++) {
         double got = cli_number_get(array->type, array->data, i), wanted = want[i];
         if (fabs(wanted) > max) wanted = copysign(max, wanted);
-        if (cli_number_is_float(array->type))
-            compare_float(m, array->type, i, got, wanted);
-        else
+        if (!cli_number_is_float(array->type)) {
             take_worst(&m->absolute, fabs(got - wanted), i, got, wanted);
+        } else {
+            enum kind kind = kind_of(&sweep->operands, i);
+            compare_float(m, array->type, i, kind, got, wanted);
+        }
     }
 }
 

@@ -4,9 +4,12 @@
  * spread over all of f32.  With more inputs the first is swept the same way, several times
  * over, and the others take normal numbers, random patterns and special values.  The same
  * inputs each time, on every machine.
- * Error: |got - want| in units of the output type's ulp at `want`, which is not rounded.
- * NaN must meet NaN and infinity must meet infinity, but where `want` rounds to infinity
- * the largest finite number counts as one ulp.
+ * Error: |got - want|, also in units of the output type's ulp at `want`, which is not
+ * rounded.  It is taken where the inputs but the first are 0 or of ordinary size: extreme
+ * ones make products of f32 overflow and underflow on the way to a finite result.
+ * Mismatch: NaN on one side only, with any inputs; infinity on one side only where the
+ * inputs but the first are ordinary (a finite `got` near a `want` that rounds to infinity
+ * is an error like others).  Where one of them is infinite, only a finite `want` counts.
  */
 #ifndef EIDER_TOOLS_SWEEP_H
 #define EIDER_TOOLS_SWEEP_H
@@ -23,9 +26,11 @@ struct cli_worst {
 };
 
 struct cli_measure {
-    struct cli_worst absolute, relative, ulp;
-    struct cli_worst small; /* absolute, where |want| <= 1 */
-    size_t n_mismatches;    /* NaN or infinity on one side only */
+    struct cli_worst absolute;
+    struct cli_worst small;         /* absolute, where |want| <= 1 */
+    struct cli_worst relative, ulp; /* where |want| is a normal number */
+    struct cli_worst tiny;          /* ulp where it is less */
+    size_t n_mismatches;            /* NaN or infinity on one side only */
     struct cli_worst mismatch[CLI_MISMATCHES_KEPT];
 };
 
