@@ -31,14 +31,14 @@ static int list_json(eider_table table)
     return cli_print_json(rows);
 }
 
-/* `text` as one cell: '|' would end it. */
+/* `text` as one cell: '|' would end it, and '*' outside of quotes mean emphasis. */
 static void print_cell(const char *text, const char *quote)
 {
     if (!text[0]) quote = "";
     printf(" %s", quote);
     for (; *text; text++) {
-        if (*text == '|')
-            fputs("\\|", stdout);
+        if (*text == '|' || (*text == '*' && !quote[0]))
+            printf("\\%c", *text);
         else
             putchar(*text == '\n' ? ' ' : *text);
     }
