@@ -1,7 +1,7 @@
 /* cpu.c -- the CPU backend's swiglu in f32 beside gcc's loop and beside memcpy.
  *
  *   gcc -std=gnu17 -O3 -march=native -fno-math-errno -fopenmp -Iinclude bench/cpu.c \
- *       -o build/bench_cpu -Lbuild/release -leider -lsleefgnuabi -Wl,-rpath,$PWD/build/release
+ *       -o build/bench_cpu -Lbuild/release -leider -lsleefgnuabi -lm -Wl,-rpath,$PWD/build/release
  *   build/bench_cpu [LOG2_N]
  *
  * gcc vectorises the loop with the same vector math: libsleefgnuabi has SLEEF's expf under
