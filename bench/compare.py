@@ -38,6 +38,9 @@ TRITON_CONFIGS = [(block, warps) for block in (1024, 2048, 4096) for warps in (4
 TRITON_CONFIGS.append((512, 4))
 TUNE_CONFIGS = [f"vec={v},unroll={u},block={b}" for v in (4, 8, 16) for u in (1, 2, 4)
                 for b in (128, 256, 512)]
+TUNE_CONFIGS += [f"vec=8,unroll={u},block=256,load={load},store={store}" for u in (1, 2)
+                 for load, store in (("nc", "wb"), ("ca", "cs"), ("cs", "cs"), ("noalloc", "cs"),
+                                     ("first", "first"))]
 SMALL_BYTES = 1 << 30  # below this, launches from Python would be seen in the times
 COLUMNS = ["row", "type", "log2_n", "bytes", "eider", "memcpy", "torch", "torch_max", "triton",
            "eider_us", "best_other", "ratio", "error", "registers", "config", "tuned",

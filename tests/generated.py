@@ -12,7 +12,8 @@ In a document,
 holds what COMMAND prints, run by bash in the top folder with the program `eider` on PATH.  Tables
 (lines that start with '|') stand as they are; all else is in a code block, whose language is the
 word after ``` in the document.  Without --update a difference is printed and the exit code is 1.
-Blocks that begin with "measured by:" depend on a device; only --measured looks at them.
+Blocks that begin with "measured by:" depend on a device; only --measured looks at them, and leaves
+them as they are where that device is missing.
 """
 import argparse
 import pathlib
@@ -24,10 +25,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- (generated|measured) by: (.*?) -->\n)(.*?)(<!-- end -->)", re.S)
 
 
-def wanted(command, old):
+def wanted(command, old, is_measured):
     """What stands between the markers, given what stands there now."""
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=ROOT, text=True,
                           capture_output=True, check=False)
+    if done.returncode != 0 and is_measured:
+        print(f"left as it is: '{command}' failed: {done.stderr}", file=sys.stderr)
+        return old
     if done.returncode != 0:
         sys.exit(f"generated.py: '{command}' failed: {done.stderr}")
     if done.stdout.lstrip().startswith("|") or "\n|---" in done.stdout:
@@ -49,7 +53,7 @@ def main():
         def replace(match):
             if match[2] == "measured" and not args.measured:
                 return match[0]
-            return match[1] + wanted(match[3], match[4]) + match[5]
+            return match[1] + wanted(match[3], match[4], match[2] == "measured") + match[5]
         new = BLOCK.sub(replace, text)
         if new != text and args.update:
             path.write_text(new, encoding="utf-8")
