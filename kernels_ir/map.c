@@ -117,7 +117,7 @@ static eider_status map_layout(const struct eider_graph *program, const eider_te
     out->count = s.count;
     classify(&s, out);
     out->vec_max = widest_vector(out, &s);
-    return EIDER_OK;
+    return eider_map_packed_takes(program, out, &out->packable);
 }
 
 static void map_describe(const struct eider_graph *program, const struct eider_layout *layout,
@@ -185,9 +185,12 @@ static eider_status map_check(const struct eider_layout *layout, struct eider_ta
                           (int)layout->vec_max);
     if (c.index_bits < layout->index_bits)
         return eider_fail(EIDER_CONFIG, "index=32: the offsets need 64 bits");
-    if (c.packed)
-        return eider_fail(EIDER_CONFIG, "packed=1: the program has no arithmetic that pairs of "
-                                        "16-bit values compute with the same bits");
+    if (c.packed && !eider_machine_of(target)->pair)
+        return eider_fail(EIDER_CONFIG, "packed=1: the target has no arithmetic on pairs of 16-bit "
+                                        "values");
+    if (c.packed && !layout->packable)
+        return eider_fail(EIDER_CONFIG, "packed=1: pairs of 16-bit values would not give the same "
+                                        "bits");
     if (target.sm && c.block < 32)
         return eider_fail(EIDER_CONFIG, "block=%d: a GPU needs whole warps of 32", c.block);
     if (target.sm) EIDER_TRY(check_registers(layout, &c));

@@ -5,6 +5,8 @@
  *   map_overlap.c  which operands may share memory
  *   map_bind.c     a call to the parameters of a launch
  *   map_build.c    the IR
+ *   map_packed.c   the IR of a program over pairs of 16-bit values
+ *   map_defaults.c the config that nobody tuned
  *
  * The kernel.  The collapsed iteration space is one long line of elements.  A *tile* is
  * block * unroll * vec of them; a block works through `tiles` consecutive ones.  In a whole
@@ -40,6 +42,7 @@ static inline int64_t eider_map_tile(const struct eider_map_config *c)
 #define EIDER_MAP_EVEN 1u    /* no vector crosses the end of an innermost row */
 #define EIDER_MAP_ALIGNED 2u /* every vector access is aligned to its size */
 #define EIDER_MAP_APART 4u   /* no output shares memory with an input */
+#define EIDER_MAP_STREAM 8u  /* outputs are aligned for stores that stream on any machine */
 
 /* ---- The iteration space of a call --------------------------------------- */
 
@@ -96,6 +99,21 @@ struct eider_map_slots {
 
 void eider_map_slots_of(const struct eider_layout *layout, int index_bits,
                         struct eider_map_slots *out);
+
+/* ---- Pairs of 16-bit values ---------------------------------------------- */
+
+/* Sets *out to whether the program over this layout gives the same bits in pairs. */
+eider_status eider_map_packed_takes(const struct eider_graph *program,
+                                    const struct eider_layout *layout, int *out);
+
+/* The same for a graph that was expanded and rewritten; fills `states`, of n_cells bytes,
+ * for eider_map_packed_lower. */
+int eider_map_packed_fits(const struct eider_graph *g, eider_dtype type, uint8_t *states);
+
+/* One evaluation: packs[i] of an input is a word of two elements, and becomes one of an
+ * output.  `nodes` has g->n_cells entries, of any content. */
+void eider_map_packed_lower(struct eider_emit *e, const struct eider_graph *g, eider_dtype type,
+                            const uint8_t *states, LLVMValueRef *nodes, LLVMValueRef *packs);
 
 /* ---- Members of the template --------------------------------------------- */
 

@@ -39,7 +39,7 @@ static eider_status put_geometry(const struct eider_map_config *c, uint32_t n_op
                                  int64_t count, unsigned flags, struct eider_bound *out)
 {
     int64_t per_block = eider_map_tile(c) * c->tiles;
-    int64_t blocks = count / per_block + (count % per_block != 0);
+    int64_t blocks = (count - 1) / per_block + 1;
     if (blocks > GRID_MAX)
         return eider_fail(EIDER_TOO_LARGE,
                           "%lld elements need %lld blocks of %lld, at most %d are possible",
@@ -111,7 +111,7 @@ static int bind_contiguous(const struct eider_layout *layout, const struct eider
                            const eider_tensor *args, struct eider_bound *out)
 {
     uint32_t n = layout->n_operands, first = n - 1; /* outputs come last */
-    unsigned flags = EIDER_MAP_EVEN | EIDER_MAP_ALIGNED | EIDER_MAP_APART;
+    unsigned flags = EIDER_MAP_EVEN | EIDER_MAP_ALIGNED | EIDER_MAP_APART | EIDER_MAP_STREAM;
     if (layout->rank != 1) return 0;
     int64_t count = contiguous_count(&args[first]);
     if (count <= 0 || count > INT64_MAX / 64) return 0;
@@ -127,9 +127,11 @@ static int bind_contiguous(const struct eider_layout *layout, const struct eider
         int64_t size = (int64_t)eider_dtype_size(operand->type);
         uintptr_t data = (uintptr_t)args[i].data;
         if (operand->stride_class[0] != 1 || !same_shape(&args[i], &args[first])) return 0;
-        if (contiguous_count(&args[i]) != count || data % (uintptr_t)size) return 0;
+        if (contiguous_count(&args[i]) != count || data & (uintptr_t)(size - 1)) return 0;
         if (c->index_bits == 32 && count * size > INT32_MAX) return 0;
-        if (data % (uintptr_t)access_bytes(c, operand->type)) flags &= ~EIDER_MAP_ALIGNED;
+        if (data & (uintptr_t)(access_bytes(c, operand->type) - 1)) flags &= ~EIDER_MAP_ALIGNED;
+        if (operand->kind == EIDER_OUTPUT && data & (EIDER_STREAM_ALIGN - 1))
+            flags &= ~EIDER_MAP_STREAM;
         put(out, i, data);
     }
     for (uint32_t i = 0; i < n; i++)
@@ -210,7 +212,7 @@ static void put_divisor(struct eider_bound *out, const struct eider_map_slots *s
 static unsigned vector_flags(const struct eider_layout *layout, const struct eider_map_config *c,
                              const struct eider_map_space *s, const int from[EIDER_RANK_MAX])
 {
-    unsigned flags = EIDER_MAP_EVEN | EIDER_MAP_ALIGNED;
+    unsigned flags = EIDER_MAP_EVEN | EIDER_MAP_ALIGNED | EIDER_MAP_STREAM;
     int inner = layout->rank - 1;
     int64_t extent = from[inner] < 0 ? 1 : s->extent[from[inner]];
     if (s->count != extent && extent % c->vec) flags &= ~EIDER_MAP_EVEN;
@@ -222,6 +224,8 @@ static unsigned vector_flags(const struct eider_layout *layout, const struct eid
         for (int to = 0; to < inner; to++)
             if (from[to] >= 0) all |= s->stride[i][from[to]];
         if (all & (access - 1)) flags &= ~EIDER_MAP_ALIGNED;
+        if (operand->kind == EIDER_OUTPUT && all & (EIDER_STREAM_ALIGN - 1))
+            flags &= ~EIDER_MAP_STREAM;
     }
     return flags;
 }

@@ -22,11 +22,13 @@ struct build {
     struct eider_map_config c;
     struct eider_map_slots slots;
     LLVMTypeRef i8, i32, i64, index; /* index: element numbers and byte offsets */
-    LLVMValueRef thread, count, vectors_ok;
+    LLVMValueRef thread, count, vectors_ok, stream_ok;
     /* What is the same everywhere, as packs of vectors and of single elements. */
     LLVMValueRef fixed[EIDER_OPERANDS_MAX], fixed_one[EIDER_OPERANDS_MAX];
     int width;           /* of a pack of vectors */
     LLVMValueRef *packs; /* n_operands packs for each pack in flight */
+    uint8_t *states;     /* of nodes, see map_packed.c; NULL where elements are not paired */
+    LLVMValueRef *nodes;
 };
 
 /* Where one element of the iteration space lies. */
@@ -151,6 +153,13 @@ static LLVMValueRef *packs_of(struct build *b, int in_flight)
     return b->packs + (size_t)in_flight * b->layout->n_operands;
 }
 
+/* The same over words of two elements. */
+static void compute_pairs(struct build *b, int k)
+{
+    eider_map_packed_lower(b->e, b->program->graph, operand_at(b, 0)->type, b->states, b->nodes,
+                           packs_of(b, k));
+}
+
 /* Replaces the inputs of evaluation `k` by the outputs. */
 static void compute(struct build *b, int k)
 {
@@ -175,7 +184,18 @@ static int saturates(struct build *b, uint32_t i)
 
 static int packs_per_vector(struct build *b)
 {
-    return b->c.vec / b->e->width;
+    return b->c.vec / (b->states ? 2 : b->e->width);
+}
+
+/* What a vector moves: its elements, or words of two. */
+static eider_dtype moved_type(struct build *b, uint32_t i)
+{
+    return b->states ? EIDER_I32 : operand_at(b, i)->type;
+}
+
+static int n_moved(struct build *b)
+{
+    return b->states ? b->c.vec / 2 : b->c.vec;
 }
 
 /* Loads operand `i`'s elements of the vector at `ptr` into evaluations `first` and on. */
@@ -185,7 +205,7 @@ static void load_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first
     eider_dtype type = operand_at(b, i)->type;
     int n = packs_per_vector(b), inner = inner_class(b, i);
     if (inner == 1) {
-        b->machine->load(b->e, type, ptr, b->c.vec, b->c.load, 1, out);
+        b->machine->load(b->e, moved_type(b, i), ptr, n_moved(b), b->c.load, 1, out);
     } else if (inner == 0) {
         LLVMValueRef one = LLVMBuildLoad2(b->e->builder, eider_emit_storage(b->e, type), ptr, "");
         LLVMSetAlignment(one, (unsigned)size_at(b, i));
@@ -202,14 +222,15 @@ static void load_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first
     for (int k = 0; k < n; k++) packs_of(b, first + k)[i] = out[k];
 }
 
-static void store_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first)
+static void store_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first,
+                         enum eider_store_policy policy)
 {
     LLVMValueRef in[64], lanes[64];
     eider_dtype type = operand_at(b, i)->type;
     int n = packs_per_vector(b);
     for (int k = 0; k < n; k++) in[k] = packs_of(b, first + k)[i];
     if (inner_class(b, i) == 1) {
-        b->machine->store(b->e, type, ptr, b->c.vec, b->c.store, saturates(b, i), in);
+        b->machine->store(b->e, moved_type(b, i), ptr, n_moved(b), policy, saturates(b, i), in);
         return;
     }
     LLVMValueRef apart = param(b, b->slots.stride[i][b->layout->rank - 1]);
@@ -257,7 +278,7 @@ static void vector_addresses(struct build *b, LLVMValueRef tile, LLVMValueRef *f
     }
 }
 
-static void build_vectors(struct build *b, LLVMValueRef tile)
+static void build_vectors(struct build *b, LLVMValueRef tile, enum eider_store_policy policy)
 {
     LLVMValueRef first[EIDER_OPERANDS_MAX], at[8][EIDER_OPERANDS_MAX];
     uint32_t n = b->layout->n_operands;
@@ -271,10 +292,11 @@ static void build_vectors(struct build *b, LLVMValueRef tile)
                 packs_of(b, u * per_vector + k)[i] = b->fixed[i];
         }
     for (int u = 0; u < b->c.unroll; u++) {
-        for (int k = 0; k < per_vector; k++) compute(b, u * per_vector + k);
+        for (int k = 0; k < per_vector; k++)
+            (b->states ? compute_pairs : compute)(b, u * per_vector + k);
         for (uint32_t i = 0; i < n && b->e->status == EIDER_OK; i++)
             if (operand_at(b, i)->kind == EIDER_OUTPUT)
-                store_vector(b, i, at[u][i], u * per_vector);
+                store_vector(b, i, at[u][i], u * per_vector, policy);
     }
 }
 
@@ -385,6 +407,17 @@ static void declare_params(struct build *b, struct eider_kernel_param *params)
                 params[b->slots.stride[i][d]].name = "stride";
 }
 
+/* Decides whether vectors are computed in pairs.  Rewriting may have made another program
+ * of it since the layout said yes; and f32 that flushes would flush bf16 results. */
+static void choose_pairs(struct build *b, uint8_t *states, LLVMValueRef *nodes)
+{
+    eider_dtype type = operand_at(b, 0)->type;
+    if (!b->c.packed || b->c.vec < 2 || (b->e->ftz && type == EIDER_BF16)) return;
+    if (!eider_map_packed_fits(b->program->graph, type, states)) return;
+    b->states = states;
+    b->nodes = nodes;
+}
+
 /* Scalars, and inputs that repeat along every dimension: read once, before all stores.
  * No output can share memory with such an input (map_overlap.c). */
 static void load_fixed(struct build *b)
@@ -407,30 +440,56 @@ static void load_fixed(struct build *b)
     }
 }
 
+/* Whether all of `needed` is set in the launch's flags. */
+static LLVMValueRef flags_have(struct build *b, unsigned needed)
+{
+    LLVMValueRef mask = number(b->i32, needed);
+    LLVMValueRef set = LLVMBuildAnd(b->e->builder, param(b, b->slots.flags), mask, "");
+    return LLVMBuildICmp(b->e->builder, LLVMIntEQ, set, mask, "");
+}
+
+/* Stores that stream come with a second body for outputs that are not aligned for them. */
+static int has_stream_body(struct build *b)
+{
+    int streams = b->c.store == EIDER_STORE_CS || b->c.store == EIDER_STORE_FIRST;
+    return streams && b->machine->streams_aligned;
+}
+
 static void read_flags(struct build *b)
 {
     unsigned needed = EIDER_MAP_EVEN;
     if (b->machine->needs_alignment) needed |= EIDER_MAP_ALIGNED;
     /* The read-only path does not see what the kernel itself stores. */
     if (b->c.load == EIDER_LOAD_NC) needed |= EIDER_MAP_APART;
-    LLVMValueRef mask = number(b->i32, needed);
-    LLVMValueRef set = LLVMBuildAnd(b->e->builder, param(b, b->slots.flags), mask, "");
-    b->vectors_ok = LLVMBuildICmp(b->e->builder, LLVMIntEQ, set, mask, "");
+    b->vectors_ok = flags_have(b, needed);
+    if (has_stream_body(b)) b->stream_ok = flags_have(b, needed | EIDER_MAP_STREAM);
+}
+
+/* Takes the tile as vectors and goes to `next`, if `condition`; else the builder goes on. */
+static void build_vectors_if(struct build *b, LLVMValueRef condition, LLVMValueRef tile,
+                             enum eider_store_policy policy, LLVMBasicBlockRef next)
+{
+    LLVMBasicBlockRef vectors = new_block(b, "vectors"), otherwise = new_block(b, "otherwise");
+    LLVMBuildCondBr(b->e->builder, condition, vectors, otherwise);
+    LLVMPositionBuilderAtEnd(b->e->builder, vectors);
+    build_vectors(b, tile, policy);
+    LLVMBuildBr(b->e->builder, next);
+    LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
 }
 
 static void build_tile(struct build *b, LLVMValueRef tile)
 {
     LLVMBuilderRef ir = b->e->builder;
-    LLVMBasicBlockRef vectors = new_block(b, "vectors"), elements = new_block(b, "tail");
     LLVMBasicBlockRef next = new_block(b, "next");
     LLVMValueRef left = LLVMBuildSub(ir, b->count, tile, "");
     LLVMValueRef size = number(b->index, eider_map_tile(&b->c));
     LLVMValueRef whole = LLVMBuildICmp(ir, LLVMIntUGE, left, size, "");
-    LLVMBuildCondBr(ir, LLVMBuildAnd(ir, whole, b->vectors_ok, ""), vectors, elements);
-    LLVMPositionBuilderAtEnd(ir, vectors);
-    build_vectors(b, tile);
-    LLVMBuildBr(ir, next);
-    LLVMPositionBuilderAtEnd(ir, elements);
+    enum eider_store_policy policy = b->c.store;
+    if (has_stream_body(b)) {
+        build_vectors_if(b, LLVMBuildAnd(ir, whole, b->stream_ok, ""), tile, policy, next);
+        policy = EIDER_STORE_WB;
+    }
+    build_vectors_if(b, LLVMBuildAnd(ir, whole, b->vectors_ok, ""), tile, policy, next);
     if (b->e->status == EIDER_OK) build_elements(b, tile);
     LLVMBuildBr(ir, next);
     LLVMPositionBuilderAtEnd(ir, next);
@@ -476,6 +535,27 @@ static void build_kernel(struct build *b, struct eider_kernel_param *params, con
     b->machine->kernel_end(b->e);
 }
 
+/* Memory that a build needs. */
+struct scratch {
+    struct eider_kernel_param *params;
+    LLVMValueRef *packs, *nodes;
+    uint8_t *states;
+};
+
+static int get_scratch(struct build *b, struct scratch *out)
+{
+    const eider_allocator *a = b->e->allocator;
+    size_t in_flight = (size_t)(b->c.vec / b->width * b->c.unroll);
+    size_t n_cells = b->program->graph->n_cells;
+    if (in_flight < ELEMENTS_IN_FLIGHT) in_flight = ELEMENTS_IN_FLIGHT;
+    size_t n_packs = in_flight * b->layout->n_operands;
+    out->params = eider_mem_zero(a, b->slots.n * sizeof *out->params);
+    out->packs = eider_mem_zero(a, n_packs * sizeof *out->packs);
+    out->nodes = eider_mem_zero(a, n_cells * sizeof *out->nodes);
+    out->states = eider_mem_zero(a, n_cells);
+    return out->params && out->packs && out->nodes && out->states;
+}
+
 void eider_map_build(struct eider_emit *e, const struct eider_lowered *program,
                      const struct eider_layout *layout, const struct eider_config *config,
                      const char *name)
@@ -485,6 +565,7 @@ void eider_map_build(struct eider_emit *e, const struct eider_lowered *program,
                       .program = program,
                       .layout = layout,
                       .c = eider_map_config_of(config)};
+    struct scratch scratch;
     e->width = e->machine->width(e);
     if (e->width > b.c.vec) e->width = b.c.vec;
     b.width = e->width;
@@ -493,15 +574,15 @@ void eider_map_build(struct eider_emit *e, const struct eider_lowered *program,
     b.i64 = LLVMInt64TypeInContext(e->context);
     b.index = b.c.index_bits == 64 ? b.i64 : b.i32;
     eider_map_slots_of(layout, b.c.index_bits, &b.slots);
-    size_t in_flight = (size_t)(b.c.vec / e->width * b.c.unroll);
-    if (in_flight < ELEMENTS_IN_FLIGHT) in_flight = ELEMENTS_IN_FLIGHT;
-    size_t n_packs = in_flight * layout->n_operands * sizeof *b.packs;
-    struct eider_kernel_param *params = eider_mem_zero(e->allocator, b.slots.n * sizeof *params);
-    b.packs = eider_mem_zero(e->allocator, n_packs);
-    if (params && b.packs)
-        build_kernel(&b, params, name);
-    else
+    if (get_scratch(&b, &scratch)) {
+        b.packs = scratch.packs;
+        choose_pairs(&b, scratch.states, scratch.nodes);
+        build_kernel(&b, scratch.params, name);
+    } else {
         e->status = EIDER_OOM;
-    eider_mem_free(e->allocator, b.packs);
-    eider_mem_free(e->allocator, params);
+    }
+    eider_mem_free(e->allocator, scratch.states);
+    eider_mem_free(e->allocator, scratch.nodes);
+    eider_mem_free(e->allocator, scratch.packs);
+    eider_mem_free(e->allocator, scratch.params);
 }

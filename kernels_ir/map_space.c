@@ -39,7 +39,7 @@ eider_status eider_map_check_operand(const struct eider_layout_operand *operand,
     if (arg->rank > 0 && !arg->shape)
         return eider_fail(EIDER_BAD_ARG, "%s has rank %d and no shape",
                           eider_map_name(program, i, name), (int)arg->rank);
-    if ((uintptr_t)arg->data % size && operand->kind != EIDER_SCALAR)
+    if ((uintptr_t)arg->data & (size - 1) && operand->kind != EIDER_SCALAR)
         return eider_fail(EIDER_BAD_ARG,
                           "%s is at %p, which is not a multiple of its %u-byte "
                           "elements",

@@ -129,7 +129,7 @@ static void one_contiguous_operand_costs_one_address(void **state)
 {
     (void)state;
     struct map_kernel k;
-    make(&k, sm_90, "out = x * y", bf16x3, 3, "vec=8,unroll=4,tiles=1");
+    make(&k, sm_90, "out = x * y", bf16x3, 3, "vec=8,unroll=4,block=256,tiles=1");
     /* Three operands, twelve accesses: constant offsets from three addresses. */
     EXPECT(&k, "+4096]", 3);
     EXPECT(&k, "+12288]", 3);
@@ -142,7 +142,7 @@ static void conversions_use_the_instructions_of_the_target(void **state)
     struct map_kernel k;
     static const eider_dtype to_e4m3[] = {EIDER_F32, EIDER_E4M3},
                              from_e5m2[] = {EIDER_E5M2, EIDER_F32};
-    make(&k, sm_90, "out = x * y", bf16x3, 3, "vec=8,unroll=1");
+    make(&k, sm_90, "out = x * y", bf16x3, 3, "vec=8,unroll=1,packed=0");
     EXPECT(&k, "cvt.rn.bf16x2.f32", 4);
     map_release(&k);
     make(&k, sm_90, "out = x", to_e4m3, 2, "vec=4,unroll=1");
@@ -157,6 +157,34 @@ static void conversions_use_the_instructions_of_the_target(void **state)
     make(&k, sm_90, "out = cast_nan(x, e4m3)", to_e4m3, 2, "vec=4,unroll=1");
     EXPECT(&k, "satfinite", 0);
     map_release(&k);
+}
+
+static int is_packed(const char *text, eider_dtype type, const char *instruction)
+{
+    struct map_kernel k;
+    eider_dtype types[3] = {type, type, type};
+    make(&k, sm_80, text, types, 3, "vec=4,unroll=1");
+    int packed = eider_config_number(&k.config, EIDER_PARAM_packed);
+    EXPECT(&k, instruction, packed ? 2 : 0);
+    EXPECT(&k, ".local", 0);
+    map_release(&k);
+    return packed;
+}
+
+static void pairs_are_used_where_they_round_alike(void **state)
+{
+    (void)state;
+    assert_true(is_packed("out = x + y", EIDER_F16, "add.rn.f16x2"));
+    assert_true(is_packed("out = x - y", EIDER_BF16, "fma.rn.bf16x2"));
+    assert_true(is_packed("out = max(-(x * y), 0.5)", EIDER_BF16, "max.NaN.bf16x2"));
+    assert_true(is_packed("out = cast(x * 3, f16) - y", EIDER_F16, "sub.rn.f16x2"));
+    assert_true(is_packed("out = relu(x) * y", EIDER_F16, "mul.rn.f16x2"));
+    /* Two roundings in f32 would become three, a literal would be rounded, f32 is no pair. */
+    assert_false(is_packed("out = x * y + x", EIDER_F16, "f16x2 "));
+    assert_false(is_packed("out = x * 0.1 + y * 0", EIDER_F16, "mul.rn.f16x2"));
+    assert_false(is_packed("out = x + cast(y * 3, bf16)", EIDER_F16, "add.rn.f16x2"));
+    assert_false(is_packed("out = x * y", EIDER_F32, "x2"));
+    assert_false(is_packed("out = exp(x) * y", EIDER_F16, "mul.rn.f16x2"));
 }
 
 static void flushing_is_in_every_instruction_or_in_none(void **state)
@@ -312,6 +340,7 @@ int main(void)
         cmocka_unit_test(block_size_is_stated_once_and_right),
         cmocka_unit_test(one_contiguous_operand_costs_one_address),
         cmocka_unit_test(conversions_use_the_instructions_of_the_target),
+        cmocka_unit_test(pairs_are_used_where_they_round_alike),
         cmocka_unit_test(flushing_is_in_every_instruction_or_in_none),
         cmocka_unit_test(every_target_assembles_every_type),
         cmocka_unit_test(every_policy_assembles),

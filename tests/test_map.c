@@ -159,7 +159,8 @@ static void every_misalignment_of_every_size(void **state)
         eider_tensor args[3] = {TENSOR(NULL, types[t], n), TENSOR(NULL, types[t], n),
                                 TENSOR(NULL, types[t], n)};
         struct map_kernel k;
-        struct map_request r = {.text = A_PLUS_2B, .args = args, .config = "vec=16"};
+        struct map_request r = {
+            .text = A_PLUS_2B, .args = args, .config = t % 2 ? "vec=16" : "vec=16,store=cs"};
         assert_int_equal(map_make(&r, &k), EIDER_OK);
         size_t steps = 16 / eider_dtype_size(types[t]);
         for (size_t m = 0; m < 3 * steps; m++) {
@@ -812,6 +813,34 @@ static void configs_that_cannot_work_are_named(void **state)
     assert_non_null(strstr(eider_error(), "words in flight"));
 }
 
+static void what_the_caller_sets_stays_and_the_rest_follows(void **state)
+{
+    (void)state;
+    int64_t n = 1 << 24;
+    eider_tensor half = TENSOR(NULL, EIDER_BF16, n), args[3] = {half, half, half};
+    static const struct {
+        const char *set, *all;
+        int sm;
+    } rows[] = {
+        {"", "vec=8,unroll=1,block=256,tiles=1,load=ca,store=wb,index=32,packed=0", 90},
+        {"vec=2", "vec=2,unroll=2,block=256,tiles=1,load=ca,store=wb,index=32,packed=0", 90},
+        {"vec=1,block=1024", "vec=1,unroll=4,block=1024,tiles=1,load=ca,store=wb,index=32,packed=0",
+         90},
+        {"", "vec=16,unroll=2,block=1,tiles=256,load=ca,store=wb,index=32,packed=0", 0},
+        {"block=32", "vec=16,unroll=2,block=32,tiles=16,load=ca,store=wb,index=32,packed=0", 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct map_request r = {
+            .text = A_PLUS_2B, .args = args, .config = rows[i].set, .target = {rows[i].sm, 0}};
+        struct map_kernel k;
+        char text[EIDER_CONFIG_TEXT_BYTES];
+        assert_int_equal(map_make(&r, &k), EIDER_OK);
+        eider_config_print(&k.config, text);
+        assert_string_equal(text, rows[i].all);
+        map_release(&k);
+    }
+}
+
 static void bytes_count_what_repeats_once(void **state)
 {
     (void)state;
@@ -854,6 +883,7 @@ int main(void)
         cmocka_unit_test(index_width_follows_the_largest_byte_offset),
         cmocka_unit_test(every_config_gives_the_same_bits),
         cmocka_unit_test(configs_that_cannot_work_are_named),
+        cmocka_unit_test(what_the_caller_sets_stays_and_the_rest_follows),
         cmocka_unit_test(bytes_count_what_repeats_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

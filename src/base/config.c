@@ -115,12 +115,16 @@ const char *eider_config_text(const struct eider_config *config, enum eider_para
     return value_at(param_table[param].values, config->choice[param], text) ? text : "auto";
 }
 
+/* Walks the text instead of copying it: every launch asks. */
 int eider_config_number(const struct eider_config *config, enum eider_param param)
 {
-    const char *text = eider_config_text(config, param);
-    char *end;
-    long number = strtol(text, &end, 10);
-    return *end || end == text ? config->choice[param] : (int)number;
+    const char *at = param_table[param].values;
+    int number = 0;
+    for (int i = config->choice[param]; i > 0 && *at; at++)
+        if (*at == '|') i--;
+    if (config->choice[param] < 0 || *at < '0' || *at > '9') return config->choice[param];
+    for (; *at >= '0' && *at <= '9'; at++) number = 10 * number + *at - '0';
+    return number;
 }
 
 int eider_config_row(size_t i, const char **name, const char **values, const char **doc)

@@ -59,9 +59,13 @@ enum eider_store_policy {
     EIDER_STORE_FIRST
 };
 
+#define EIDER_STREAM_ALIGN 64 /* bytes: a cache line, and the widest vector register */
+
 struct eider_machine {
     const char *name;    /* "nvptx", "cpu" */
     int needs_alignment; /* a vector access faults unless aligned to its size */
+    int streams_aligned; /* a store that streams (cs, first) faults unless its address is a
+                          * multiple of EIDER_STREAM_ALIGN */
 
     /* Packs that suit the target: 1 on the GPU; on the CPU the native f32 vector. */
     int (*width)(const struct eider_emit *e);
@@ -102,6 +106,11 @@ struct eider_machine {
      * Called for the ops that LLVM's own instructions do not cover. */
     LLVMValueRef (*math)(struct eider_emit *e, enum eider_op op, enum eider_vtype type,
                          const LLVMValueRef *args);
+
+    /* add, sub, mul, neg, abs, max, min, fmax or fmin on words (i32) of two f16 or bf16
+     * values, rounded to their type.  NULL where the target has no such arithmetic. */
+    LLVMValueRef (*pair)(struct eider_emit *e, enum eider_op op, eider_dtype type,
+                         LLVMValueRef *args);
 
     void (*barrier)(struct eider_emit *e);
 };

@@ -11,6 +11,7 @@
 #include "convert.h"
 #include "math_code.h"
 
+#include <llvm-c/DebugInfo.h>
 #include <llvm-c/TargetMachine.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ struct cpu_state {
     LLVMValueRef control;       /* saved MXCSR, or NULL */
     LLVMBasicBlockRef block_loop, thread_loop, leave;
     LLVMValueRef last;
-    int has_f16c;
+    int has_f16c, has_streamed;
     LLVMValueRef params[];
 };
 
@@ -58,11 +59,16 @@ static LLVMBasicBlockRef new_block(struct eider_emit *e, const char *name)
 
 /* ---- The kernel ---------------------------------------------------------- */
 
+static int is_x86(struct eider_emit *e)
+{
+    return strncmp(LLVMGetTarget(e->module), "x86_64", 6) == 0;
+}
+
 /* Sets the flush bits of MXCSR; the old value is restored where the kernel ends. */
 static void flush_subnormals(struct eider_emit *e, struct cpu_state *s)
 {
     LLVMTypeRef i32 = int_type(e, 32);
-    if (strncmp(LLVMGetTarget(e->module), "x86_64", 6) != 0) return;
+    if (!is_x86(e)) return;
     LLVMValueRef now = LLVMBuildAlloca(e->builder, i32, "");
     s->control = LLVMBuildAlloca(e->builder, i32, "");
     eider_emit_intrinsic(e, "llvm.x86.sse.stmxcsr", NULL, 0, &s->control, 1);
@@ -293,15 +299,29 @@ static void cpu_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, i
     }
 }
 
+/* Past the caches, which then need not read the line first. */
+static void mark_streaming(struct eider_emit *e, LLVMValueRef store)
+{
+    LLVMMetadataRef one = LLVMValueAsMetadata(LLVMConstInt(int_type(e, 32), 1, 0));
+    LLVMMetadataRef node = LLVMMDNodeInContext2(e->context, &one, 1);
+    unsigned kind = LLVMGetMDKindIDInContext(e->context, "nontemporal", 11);
+    LLVMSetMetadata(store, kind, LLVMMetadataAsValue(e->context, node));
+}
+
 static void cpu_store(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                       enum eider_store_policy policy, int saturate, const LLVMValueRef *in)
 {
-    int size = (int)eider_dtype_size(type);
-    (void)policy;
+    struct cpu_state *s = e->state;
+    int size = (int)eider_dtype_size(type), align = size;
+    int streams = policy == EIDER_STORE_CS || policy == EIDER_STORE_FIRST;
+    if (streams)
+        align = size * e->width < EIDER_STREAM_ALIGN ? size * e->width : EIDER_STREAM_ALIGN;
+    s->has_streamed |= streams;
     for (int i = 0; i < n; i += e->width) {
         LLVMValueRef bits = narrow(e, type, saturate, in[i / e->width]);
         LLVMValueRef store = LLVMBuildStore(e->builder, bits, offset(e, ptr, i * size));
-        LLVMSetAlignment(store, (unsigned)size);
+        LLVMSetAlignment(store, (unsigned)align);
+        if (streams) mark_streaming(e, store);
     }
 }
 
@@ -352,6 +372,7 @@ static LLVMValueRef cpu_round(struct eider_emit *e, eider_dtype type, int satura
 
 const struct eider_machine eider_machine_cpu = {
     .name = "cpu",
+    .streams_aligned = 1,
     .width = cpu_width,
     .kernel_begin = cpu_kernel_begin,
     .kernel_end = cpu_kernel_end,

@@ -566,6 +566,37 @@ static LLVMValueRef nvptx_round(struct eider_emit *e, eider_dtype type, int satu
     return LLVMTypeOf(out) == own ? out : LLVMBuildFPCast(e->builder, out, own, "");
 }
 
+/* Instructions on pairs.  Sums and products of bf16 exist only as fused ones before sm_90;
+ * with 1, -1 or -0 in place of an operand they round once, just the same. */
+static const struct {
+    int n_args;
+    const char *f16, *bf16;
+} pair_ops[EIDER_OP_COUNT] = {
+    [EIDER_OP_add] = {2, "add.rn.f16x2 $0, $1, $2;",
+                      "{ .reg .b32 one; mov.b32 one, 0x3F803F80;"
+                      " fma.rn.bf16x2 $0, $1, one, $2; }"},
+    [EIDER_OP_sub] = {2, "sub.rn.f16x2 $0, $1, $2;",
+                      "{ .reg .b32 one; mov.b32 one, 0xBF80BF80;"
+                      " fma.rn.bf16x2 $0, $2, one, $1; }"},
+    [EIDER_OP_mul] = {2, "mul.rn.f16x2 $0, $1, $2;",
+                      "{ .reg .b32 zero; mov.b32 zero, 0x80008000;"
+                      " fma.rn.bf16x2 $0, $1, $2, zero; }"},
+    [EIDER_OP_neg] = {1, "neg.f16x2 $0, $1;", "neg.bf16x2 $0, $1;"},
+    [EIDER_OP_abs] = {1, "abs.f16x2 $0, $1;", "abs.bf16x2 $0, $1;"},
+    [EIDER_OP_max] = {2, "max.NaN.f16x2 $0, $1, $2;", "max.NaN.bf16x2 $0, $1, $2;"},
+    [EIDER_OP_min] = {2, "min.NaN.f16x2 $0, $1, $2;", "min.NaN.bf16x2 $0, $1, $2;"},
+    [EIDER_OP_fmax] = {2, "max.f16x2 $0, $1, $2;", "max.bf16x2 $0, $1, $2;"},
+    [EIDER_OP_fmin] = {2, "min.f16x2 $0, $1, $2;", "min.bf16x2 $0, $1, $2;"},
+};
+
+static LLVMValueRef nvptx_pair(struct eider_emit *e, enum eider_op op, eider_dtype type,
+                               LLVMValueRef *args)
+{
+    const char *text = type == EIDER_F16 ? pair_ops[op].f16 : pair_ops[op].bf16;
+    return eider_emit_asm(e, int_type(e, 32), text, pair_ops[op].n_args == 1 ? "=r,r" : "=r,r,r", 1,
+                          args, (uint32_t)pair_ops[op].n_args);
+}
+
 const struct eider_machine eider_machine_nvptx = {
     .name = "nvptx",
     .needs_alignment = 1,
@@ -582,5 +613,6 @@ const struct eider_machine eider_machine_nvptx = {
     .splat = nvptx_splat,
     .round = nvptx_round,
     .math = eider_math_nvptx,
+    .pair = nvptx_pair,
     .barrier = nvptx_barrier,
 };

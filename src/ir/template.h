@@ -25,6 +25,7 @@ struct eider_layout {
     int32_t index_bits;    /* 32 or 64; by the largest byte offset */
     int32_t any;           /* accepts any strides up to `rank` */
     int32_t vec_max;       /* the innermost extent is a multiple of this power of two, <= 64 */
+    int32_t packable;      /* pairs of 16-bit values compute the program with the same bits */
     int64_t count;         /* elements of the example; 0 when unknown.  Only the default rule
                             * reads it: it is not part of the key */
     struct eider_layout_operand operands[EIDER_OPERANDS_MAX];
