@@ -1,28 +1,31 @@
 /* math_cpu.c -- math on the host, from SLEEF's vector functions.
  *
+ * In f32, what SLEEF computes with much more accuracy than fast needs, and time, is the
+ * arithmetic of math_*.c (error functions, expm1) or SLEEF's 3.5 ulp variant (tanh).
  * SLEEF's functions come per width and instruction set.  On hosts with FMA the finz_ ones
  * are used, else the cinz_ ones: either gives the same bits at every width.  A pack wider
  * than the host's vectors is computed in parts.  Where SLEEF has no vectors for this host,
  * the arithmetic of math_*.c stands in.
  */
-#include "math_parts.h"
+#include "math_f32.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- Which function ---------------------------------------------------------- */
 
-/* SLEEF's name without width and type, and its error class in tenths of an ulp. */
+/* SLEEF's name without width and type, and its error class in tenths of an ulp, for f64 and
+ * for f32; NULL: by arithmetic. */
 static const struct function {
-    const char *name, *error;
+    const char *name, *error, *error_f32;
     unsigned n_args;
 } functions[EIDER_OP_COUNT] = {
-    [EIDER_OP_exp] = {"exp", "u10", 1},     [EIDER_OP_exp2] = {"exp2", "u10", 1},
-    [EIDER_OP_expm1] = {"expm1", "u10", 1}, [EIDER_OP_log] = {"log", "u10", 1},
-    [EIDER_OP_log2] = {"log2", "u10", 1},   [EIDER_OP_log1p] = {"log1p", "u10", 1},
-    [EIDER_OP_pow] = {"pow", "u10", 2},     [EIDER_OP_sin] = {"sin", "u10", 1},
-    [EIDER_OP_cos] = {"cos", "u10", 1},     [EIDER_OP_tanh] = {"tanh", "u10", 1},
-    [EIDER_OP_erf] = {"erf", "u10", 1},     [EIDER_OP_erfc] = {"erfc", "u15", 1},
+    [EIDER_OP_exp] = {"exp", "u10", "u10", 1},    [EIDER_OP_exp2] = {"exp2", "u10", "u10", 1},
+    [EIDER_OP_expm1] = {"expm1", "u10", NULL, 1}, [EIDER_OP_log] = {"log", "u10", "u10", 1},
+    [EIDER_OP_log2] = {"log2", "u10", "u10", 1},  [EIDER_OP_log1p] = {"log1p", "u10", "u10", 1},
+    [EIDER_OP_pow] = {"pow", "u10", "u10", 2},    [EIDER_OP_sin] = {"sin", "u10", "u10", 1},
+    [EIDER_OP_cos] = {"cos", "u10", "u10", 1},    [EIDER_OP_tanh] = {"tanh", "u10", "u35", 1},
+    [EIDER_OP_erf] = {"erf", "u10", NULL, 1},     [EIDER_OP_erfc] = {"erfc", "u15", NULL, 1},
 };
 
 /* Vectors of one instruction set. */
@@ -146,36 +149,34 @@ static pack sleef(struct eider_emit *e, enum eider_op op, const pack *args)
     unsigned lanes = v->bytes ? v->bytes / size : 1;
     char name[64];
     snprintf(name, sizeof name, "Sleef_%s_%s%c%u_%s%s", host_has_fma() ? "finz" : "cinz", f->name,
-             is_double ? 'd' : 'f', lanes, f->error, v->suffix);
+             is_double ? 'd' : 'f', lanes, is_double ? f->error : f->error_f32, v->suffix);
     return call_in_parts(e, name, width, lanes, args, f->n_args);
 }
 
 /* ---- What SLEEF does not have ---------------------------------------------------- */
 
+/* exp(high + low), where |low| is far below 1. */
 static pack sleef_exp(struct eider_emit *e, pack high, pack low)
 {
-    (void)low; /* sigmoid has none */
-    return sleef(e, EIDER_OP_exp, &high);
+    pack power = sleef(e, EIDER_OP_exp, &high);
+    return low ? p_fma(e, power, low, power) : power;
 }
 
-/* For eider_math_sigmoid. */
-static const struct eider_math_format composed = {.exp = sleef_exp, .divide = p_div};
+static const struct eider_math_format f32 = EIDER_MATH_F32(sleef_exp, p_div);
 
-#define ROOT_HALF 0.70710678118654752440 /* sqrt(1/2) */
-#define LN2 0.69314718055994530942       /* log(2) */
+#define ROOT_HALF 0x1.6a09e667f3bcdp-1 /* sqrt(1/2), in two parts */
+#define ROOT_HALF_LOW -0x1.bdd3413b26456p-55
+#define LN2 0.69314718055994530942 /* log(2) */
 
-/* erfc(a) / 2 with a = -x sqrt(1/2).  The argument's rounding error, which erfc amplifies
- * by -2a in the tail, is put back. */
+/* erfc(a) / 2 with a = -x sqrt(1/2), in f64.  The argument's rounding error, which erfc
+ * amplifies by -2a in the tail, is put back. */
 static pack normcdf(struct eider_emit *e, pack x)
 {
-    int is_double = eider_pack_vtype(x) == EIDER_V_F64;
-    double root = is_double ? ROOT_HALF : (double)(float)ROOT_HALF;
-    double root_low = is_double ? -0x1.bdd3413b26456p-55 : ROOT_HALF - root;
     x = p_select(e, p_is(e, x, LLVMRealOLT, -40), p_like(x, -40), x);
     x = p_select(e, p_is(e, x, LLVMRealOGT, 40), p_like(x, 40), x);
-    pack a = p_scale(e, x, -root);
-    pack low = p_fma_by(e, x, -root, p_neg(e, a));
-    low = p_fma_by(e, x, -root_low, low);
+    pack a = p_scale(e, x, -ROOT_HALF);
+    pack low = p_fma_by(e, x, -ROOT_HALF, p_neg(e, a));
+    low = p_fma_by(e, x, -ROOT_HALF_LOW, low);
     low = p_select(e, p_is(e, a, LLVMRealOGT, 0), low, p_like(x, 0));
     pack half = p_fma(e, p_neg(e, a), low, p_like(x, 0.5));
     return p_mul(e, sleef(e, EIDER_OP_erfc, &a), half);
@@ -232,8 +233,8 @@ static pack plain(struct eider_emit *e, enum eider_op op, const pack *args)
         return sleef(e, EIDER_OP_sin, args);
     case EIDER_OP_m_cos:
         return sleef(e, EIDER_OP_cos, args);
-    case EIDER_OP_sigmoid:
-        return eider_math_sigmoid(e, args[0], &composed);
+    case EIDER_OP_sigmoid: /* of either type: exp and divide are all it takes */
+        return eider_math_sigmoid(e, args[0], &f32);
     case EIDER_OP_normcdf:
         return normcdf(e, args[0]);
     default:
@@ -244,7 +245,9 @@ static pack plain(struct eider_emit *e, enum eider_op op, const pack *args)
 LLVMValueRef eider_math_cpu(struct eider_emit *e, enum eider_op op, enum eider_vtype type,
                             const LLVMValueRef *args)
 {
-    (void)type; /* the packs tell */
+    const struct function *f = &functions[op];
     if (op == EIDER_OP_log1p) return log1p_wide(e, args[0]);
-    return functions[op].n_args ? sleef(e, op, args) : plain(e, op, args);
+    if (type == EIDER_V_F32 && ((f->name && !f->error_f32) || op == EIDER_OP_normcdf))
+        return eider_math_arithmetic(e, &f32, op, args);
+    return f->name ? sleef(e, op, args) : plain(e, op, args);
 }

@@ -6,9 +6,7 @@
  * around them, are as good as the full ones.  Where the program itself asks for a
  * machine form, its subnormals count, and .ftz is used only in ftz mode.
  */
-#include "math_parts.h"
-
-#include "math_fit.h"
+#include "math_f32.h"
 
 /* ---- Machine forms --------------------------------------------------------- */
 
@@ -69,35 +67,7 @@ static pack divide_f32(struct eider_emit *e, pack a, pack b)
     return p_mul(e, a, instruction(e, EIDER_OP_m_rcp, 1, &b));
 }
 
-/* Constants as in math_arithmetic.c; the series leave less than 2^-27. */
-static const struct eider_math_format f32 = {
-    .mantissa = 23,
-    .bias = 127,
-    .exp_low = -104, /* below the logarithm of half the smallest number */
-    .exp_high = 89,  /* above that of the largest */
-    .log2e = 0x1.715476p+0,
-    .log2e_low = 0x1.4ae0cp-26,
-    .ln2 = 0x1.62e43p-1,
-    .ln2_low = -0x1.05c61p-29,
-    .half_pi = {0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50},
-    .tiny = 0x1p-126,
-    .lift = 0x1p25,
-    .lift_log2 = 25,
-    .root_half = 0x3f3504f3,
-    .n_exp = 9,
-    .n_log = 4,
-    .n_sin = 4,
-    .n_cos = 5,
-    .erf = erf_f32,
-    .n_erf = (int)(sizeof erf_f32 / sizeof *erf_f32),
-    .erf_max = 0.8,
-    .erfcx = erfcx_f32,
-    .n_erfcx = (int)(sizeof erfcx_f32 / sizeof *erfcx_f32),
-    .erfcx_k = ERFCX_F32_K,
-    .erfcx_max = ERFCX_F32_MAX,
-    .exp = exp_f32,
-    .divide = divide_f32,
-};
+static const struct eider_math_format f32 = EIDER_MATH_F32(exp_f32, divide_f32);
 
 #define TANH_SMALL 0.6 /* up to here by the fit, beyond as 1 - 2 / (1 + exp(2|x|)) */
 

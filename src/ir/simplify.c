@@ -448,7 +448,7 @@ static eider_node stricter_limit(struct fold *f, const eider_node *v)
     double outer, inner, both;
     if (!is(f, v[0], op) || !is_number(f, v[1], &outer)) return 0;
     if (!is_number(f, arg(f, v[0], 1), &inner) || isnan(inner) || isnan(outer)) return 0;
-    computes(op, inner, outer, &both);
+    if (!computes(op, inner, outer, &both)) return 0;
     return put2(f, op, arg(f, v[0], 0), put_number(f, both));
 }
 

@@ -3,7 +3,7 @@
  * Block-style code (cpu_abi.h) gets ranges of blocks, spread over a pool of threads or
  * the embedder's parallel-for; little work stays on the calling thread.  Thread-style
  * code runs its blocks one after the other on the calling thread, and one launch of a
- * kernel at a time: its static shared memory is one variable of the image.
+ * kernel at a time: a kernel has one set of fibers.
  * Streams do not exist: a launch has completed when it returns.
  */
 #include "backend.h"
@@ -25,6 +25,9 @@
 
 /* So that a core that is late delays the end by a quarter of its share only. */
 #define CHUNKS_PER_THREAD 4u
+
+/* More than any GPU's; so much of it is a mistake. */
+#define SHARED_BYTES_MAX ((uint32_t)1 << 20)
 
 struct cpu_state {
     int32_t n_threads;
@@ -150,6 +153,13 @@ static void release_code(eider_device *device, struct cpu_code *code)
     eider_mem_free(&device->ctx->allocator, code);
 }
 
+static eider_status check_shared(uint32_t own_bytes, uint32_t dynamic_bytes)
+{
+    if ((uint64_t)own_bytes + dynamic_bytes <= SHARED_BYTES_MAX) return EIDER_OK;
+    return eider_fail(EIDER_TOO_LARGE, "%u + %u bytes of shared memory; %u are possible",
+                      own_bytes, dynamic_bytes, SHARED_BYTES_MAX);
+}
+
 static eider_status load(eider_device *device, const struct eider_load *what,
                          struct eider_loaded *out)
 {
@@ -160,9 +170,15 @@ static eider_status load(eider_device *device, const struct eider_load *what,
     if (!code) return EIDER_OOM;
     eider_status status = eider_cpu_image_create(a, what->code, what->entry, what->thread_style,
                                                  &eider_cpu_fiber_hooks, &code->image, &entry);
-    if (status == EIDER_OK && what->thread_style)
-        status = eider_cpu_fiber_create(a, what->block[0] * what->block[1] * what->block[2],
-                                        what->shared_bytes, &code->fibers);
+    uint32_t n_threads = what->block[0] * what->block[1] * what->block[2];
+    uint32_t own_bytes = 0; /* shared variables; dynamic memory follows them */
+    if (status == EIDER_OK && what->thread_style) {
+        own_bytes = eider_cpu_image_shared(code->image);
+        status = check_shared(own_bytes, what->shared_bytes);
+        if (status == EIDER_OK)
+            status = eider_cpu_fiber_create(a, n_threads, own_bytes + what->shared_bytes,
+                                            &code->fibers);
+    }
     if (status != EIDER_OK) {
         release_code(device, code);
         return status;
@@ -173,7 +189,7 @@ static eider_status load(eider_device *device, const struct eider_load *what,
                                  .thread_style = what->thread_style,
                                  .registers = -1,
                                  .spill_bytes = -1,
-                                 .shared_bytes = (int32_t)what->shared_bytes};
+                                 .shared_bytes = (int32_t)own_bytes};
     return EIDER_OK;
 }
 

@@ -34,8 +34,10 @@ static const char *const places[] = {
 
 static void note(struct eider_cuda_api *api, const char *path, const char *why)
 {
-    size_t used = strlen(api->tried);
-    snprintf(api->tried + used, sizeof api->tried - used, "%s%s: %s", used ? "\n" : "", path, why);
+    size_t used = strlen(api->tried), length = strlen(path);
+    int is_named = strncmp(why, path, length) == 0; /* as dlerror does */
+    snprintf(api->tried + used, sizeof api->tried - used, "%s%s%s%s", used ? "\n" : "",
+             is_named ? "" : path, is_named ? "" : ": ", why);
 }
 
 /* Data and function pointers have one representation here, which ISO C does not promise:
