@@ -332,6 +332,22 @@ static void approx_keeps_its_budgets(void **state)
     }
 }
 
+/* In fast, a sigmoid and its mirror image share their exponential. */
+static void opposite_sigmoids_share_their_work(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"out = sigmoid(x) * sigmoid(-x)",
+                                        "out = sigmoid(2.0 * x) * sigmoid(-2.0 * x)"};
+    struct lowered_options options = {.contract = 1};
+    for (size_t i = 0; i < 2; i++) {
+        struct eider_blob ptx;
+        ptx_of(texts[i], "f32 f32", EIDER_MATH_FAST, &options, &ptx);
+        assert_int_equal(lowered_count(ptx.data, "ex2.approx"), 1);
+        assert_int_equal(lowered_count(ptx.data, "rcp.approx"), 1);
+        eider_blob_release(&ll_allocator, &ptx);
+    }
+}
+
 static void contraction_is_a_choice(void **state)
 {
     (void)state;
@@ -476,6 +492,7 @@ int main(void)
         cmocka_unit_test(every_operation_with_gpu_math_means_what_eval_says),
         cmocka_unit_test(every_operation_lowers_to_ptx_that_assembles),
         cmocka_unit_test(approx_keeps_its_budgets),
+        cmocka_unit_test(opposite_sigmoids_share_their_work),
         cmocka_unit_test(contraction_is_a_choice),
         cmocka_unit_test(ftz_reaches_every_instruction),
         cmocka_unit_test(max_propagates_nan_in_one_instruction),

@@ -102,10 +102,43 @@ pack eider_math_expm1(struct eider_emit *e, pack x, const struct eider_math_form
     return p_select(e, p_is(e, x, LLVMRealOEQ, 0), x, p_mul(e, sum, factors[1]));
 }
 
-/* 1 / (1 + exp(-x)) through exp(-|x|), which cannot overflow and keeps the negative tail. */
+/* The number that fills a constant pack; 0 when `v` is no such thing. */
+static int is_number(pack v, double *value)
+{
+    LLVMBool inexact;
+    if (LLVMIsConstant(v) && LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind)
+        v = LLVMGetAggregateElement(v, 0);
+    if (!v || !LLVMIsAConstantFP(v)) return 0;
+    *value = LLVMConstRealGetDouble(v, &inexact);
+    return 1;
+}
+
+static int is_instruction(pack v, LLVMOpcode opcode)
+{
+    return LLVMIsAInstruction(v) && LLVMGetInstructionOpcode(v) == opcode;
+}
+
+static pack without_sign(pack v)
+{
+    return is_instruction(v, LLVMFNeg) ? LLVMGetOperand(v, 0) : v;
+}
+
+/* |x|, made of the same values for a multiple of something and for the opposite multiple. */
+static pack magnitude(struct eider_emit *e, pack x)
+{
+    double factor;
+    x = without_sign(x);
+    if (!is_instruction(x, LLVMFMul) || !is_number(LLVMGetOperand(x, 1), &factor))
+        return p_abs(e, x);
+    pack base = p_abs(e, without_sign(LLVMGetOperand(x, 0)));
+    return p_scale(e, base, factor < 0 ? -factor : factor);
+}
+
+/* 1 / (1 + exp(-x)) through exp(-|x|), which cannot overflow and keeps the negative tail.
+ * sigmoid(x) and sigmoid(-x) have it in common. */
 pack eider_math_sigmoid(struct eider_emit *e, pack x, const struct eider_math_format *f)
 {
-    pack decay = f->exp(e, p_neg(e, p_abs(e, x)), NULL);
+    pack decay = f->exp(e, p_neg(e, magnitude(e, x)), NULL);
     pack above = p_select(e, p_is(e, x, LLVMRealOLT, 0), decay, p_like(x, 1));
     return f->divide(e, above, p_offset(e, decay, 1));
 }
