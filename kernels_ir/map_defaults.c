@@ -2,23 +2,25 @@
  *
  * Invariant: what the caller has set stays; what is added passes the template's check for
  * the same layout and target, unless what was set cannot.
- * The rules are those that were never more than a few percent from the best of about 60
- * configs per program, from one operand to six, 8 to 32 bits, 2^12 to 2^28 elements, on an
- * H200.  Persistent blocks (tiles above 1) and vectors wider than 16 bytes were slower.
+ * The rules come from bench/configs.py on an H200: at 2^28 elements what they choose reaches at
+ * least 0.995 of the best of 63 configs for one to three inputs and one to three outputs of
+ * bf16 and f32.  Persistent blocks (tiles above 1) and accesses of 16 bytes were slower;
+ * streaming loads with plain stores lost up to a tenth.
  */
 #include "map.h"
 
 #define GPU_UNITS 132           /* where the device is not known */
 #define THREADS_PER_UNIT 1024   /* that hide the latency of device memory */
-#define IN_FLIGHT_BYTES 16      /* of loads per thread */
-#define NARROW_BYTES 8          /* per access of the narrowest operand */
+#define ACCESS_BYTES 8          /* of the widest operand */
+#define NARROW_BYTES 4          /* per access of the narrowest operand */
+#define GPU_BLOCK 128
 #define CPU_BLOCK_BYTES 32768   /* per operand: a block's data stays in the first cache */
 #define CPU_BLOCKS_PER_THREAD 4 /* so that threads end together */
 
 /* Facts of a layout that the rules use; of operands that move vectors unless it says all. */
 struct traits {
     int widest, narrowest; /* bytes of an element */
-    int input_bytes;       /* of all inputs per element */
+    int n_outputs;
     int bytes;             /* of all tensors per element, all operands */
     int strided;           /* there is an operand whose innermost stride is not 0 or 1 */
     int align;             /* elements that the worst pointer allows in one access */
@@ -35,7 +37,7 @@ static struct traits traits_of(const struct eider_layout *layout)
         t.bytes += size;
         if (inner == 2) t.strided = 1;
         if (inner != 1) continue;
-        if (operand->kind == EIDER_INPUT) t.input_bytes += size;
+        if (operand->kind == EIDER_OUTPUT) t.n_outputs++;
         if (size > t.widest) t.widest = size;
         if (size < t.narrowest) t.narrowest = size;
         if (operand->align < EIDER_MAP_ACCESS_BYTES && align < t.align) t.align = align;
@@ -60,19 +62,11 @@ static int at_most(int a, int b)
     return a < b ? a : b;
 }
 
-/* Whether a launch is known to move more than the last cache holds. */
-static int is_large(const struct eider_layout *layout, const struct traits *t,
-                    const struct eider_device_facts *facts)
-{
-    return facts->l2_bytes && layout->count > 0 &&
-           (uint64_t)layout->count > facts->l2_bytes / (uint64_t)t->bytes;
-}
-
-/* One access of 16 bytes of the widest operand; less where rows, pointers or strides allow
+/* One access of ACCESS_BYTES of the widest operand; less where rows, pointers or strides allow
  * no more, or where the elements would not occupy the device. */
 static int gpu_vec(const struct eider_layout *layout, const struct traits *t, int64_t threads)
 {
-    int vec = EIDER_MAP_ACCESS_BYTES / t->widest;
+    int vec = ACCESS_BYTES / t->widest;
     if (vec * t->narrowest < NARROW_BYTES) vec = NARROW_BYTES / t->narrowest;
     vec = at_most(at_most(vec, layout->vec_max), t->align);
     if (t->strided) return 1;
@@ -81,25 +75,30 @@ static int gpu_vec(const struct eider_layout *layout, const struct traits *t, in
     return vec;
 }
 
+/* Two vectors in flight, one where stores are in the majority anyway. */
 static void choose_gpu(const struct eider_layout *layout, const struct eider_device_facts *facts,
                        struct eider_config *config)
 {
     struct traits t = traits_of(layout);
-    int units = facts->units > 0 ? facts->units : GPU_UNITS, unroll = 1;
+    int units = facts->units > 0 ? facts->units : GPU_UNITS;
     int64_t threads = (int64_t)units * THREADS_PER_UNIT;
     int vec = choose(config, EIDER_PARAM_vec, gpu_vec(layout, &t, threads));
-    while (unroll < 4 && !t.strided && unroll * vec * t.input_bytes < IN_FLIGHT_BYTES &&
-           (!layout->count || layout->count / (2 * unroll * vec) >= threads))
-        unroll *= 2;
-    unroll = choose(config, EIDER_PARAM_unroll, unroll);
-    int64_t blocks = layout->count / ((int64_t)vec * unroll * 256);
-    choose(config, EIDER_PARAM_block, layout->count && blocks < 2 * units ? 128 : 256);
+    int two = !t.strided && t.n_outputs == 1 &&
+              (!layout->count || layout->count / (2 * vec) >= threads);
+    choose(config, EIDER_PARAM_unroll, two ? 2 : 1);
+    choose(config, EIDER_PARAM_block, GPU_BLOCK);
     choose(config, EIDER_PARAM_tiles, 1);
-    /* What fits the last cache may be there already, or be read from there next. */
-    int large = is_large(layout, &t, facts);
-    choose_word(config, EIDER_PARAM_load, large ? "cs" : "ca");
-    choose_word(config, EIDER_PARAM_store, large ? "cs" : "wb");
+    choose_word(config, EIDER_PARAM_load, "ca");
+    choose_word(config, EIDER_PARAM_store, "wb");
     choose(config, EIDER_PARAM_packed, layout->packable);
+}
+
+/* Whether a launch is known to move more than the last cache holds. */
+static int is_large(const struct eider_layout *layout, const struct traits *t,
+                    const struct eider_device_facts *facts)
+{
+    return facts->l2_bytes && layout->count > 0 &&
+           (uint64_t)layout->count > facts->l2_bytes / (uint64_t)t->bytes;
 }
 
 static void choose_cpu(const struct eider_layout *layout, const struct eider_device_facts *facts,
