@@ -77,7 +77,7 @@ eider_status map_make(const struct map_request *request, struct map_kernel *out)
     EIDER_TRY(eider_codegen_init());
     EIDER_TRY(eider_parse(&map_allocator, request->text, &k->graph));
     const struct eider_template *t = eider_template_for(k->graph);
-    struct eider_device_facts facts = {request->target, request->units, 0};
+    struct eider_device_facts facts = {request->target, request->units, request->l2_bytes};
     k->config = eider_config_unset();
     eider_status status = t->layout(k->graph, request->args, request->any_layout, &k->layout);
     if (status == EIDER_OK) status = eider_config_parse(request->config, &k->config);

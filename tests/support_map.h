@@ -16,7 +16,8 @@ struct map_request {
     const char *config;
     eider_math math;
     int any_layout, ftz, no_contract;
-    int units; /* multiprocessors that the default rule sees */
+    int units;         /* of the device, for the default rule, ... */
+    uint64_t l2_bytes; /* ... and its last cache */
 };
 
 struct map_kernel {

@@ -821,17 +821,23 @@ static void what_the_caller_sets_stays_and_the_rest_follows(void **state)
     static const struct {
         const char *set, *all;
         int sm;
+        uint64_t l2_bytes;
     } rows[] = {
-        {"", "vec=8,unroll=1,block=256,tiles=1,load=ca,store=wb,index=32,packed=0", 90},
-        {"vec=2", "vec=2,unroll=2,block=256,tiles=1,load=ca,store=wb,index=32,packed=0", 90},
-        {"vec=1,block=1024", "vec=1,unroll=4,block=1024,tiles=1,load=ca,store=wb,index=32,packed=0",
-         90},
-        {"", "vec=16,unroll=2,block=1,tiles=256,load=ca,store=wb,index=32,packed=0", 0},
-        {"block=32", "vec=16,unroll=2,block=32,tiles=16,load=ca,store=wb,index=32,packed=0", 0},
+        {"", "vec=4,unroll=2,block=128,tiles=1,load=ca,store=wb,index=32,packed=0", 90, 0},
+        {"vec=2", "vec=2,unroll=2,block=128,tiles=1,load=ca,store=wb,index=32,packed=0", 90, 0},
+        {"block=1024,load=cs",
+         "vec=4,unroll=2,block=1024,tiles=1,load=cs,store=wb,index=32,packed=0", 90, 0},
+        {"", "vec=16,unroll=2,block=1,tiles=256,load=ca,store=wb,index=32,packed=0", 0, 0},
+        {"block=32", "vec=16,unroll=2,block=32,tiles=16,load=ca,store=wb,index=32,packed=0", 0, 0},
+        {"load=nc", "vec=16,unroll=2,block=1,tiles=256,load=nc,store=cs,index=32,packed=0", 0,
+         50 << 20},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct map_request r = {
-            .text = A_PLUS_2B, .args = args, .config = rows[i].set, .target = {rows[i].sm, 0}};
+        struct map_request r = {.text = A_PLUS_2B,
+                                .args = args,
+                                .config = rows[i].set,
+                                .target = {rows[i].sm, 0},
+                                .l2_bytes = rows[i].l2_bytes};
         struct map_kernel k;
         char text[EIDER_CONFIG_TEXT_BYTES];
         assert_int_equal(map_make(&r, &k), EIDER_OK);
