@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend.h"
 #include "passes.h"
 #include "support_runtime.h"
 
@@ -372,6 +373,7 @@ static void a_captured_launch_replays(void **state)
     NEED_GPU();
     struct pair p;
     void *graph, *exec;
+    assert_int_equal(cu.set_current(gpu->native), 0); /* for the graph's functions */
     make_counter(&p, gpu, EIDER_F32);
     assert_int_equal(cu.begin_capture(stream, 0), 0);
     must(eider_launch(p.kernel, stream, p.args, 2));
@@ -383,6 +385,7 @@ static void a_captured_launch_replays(void **state)
     assert_true(counted(&p, gpu, stream) == 6);
     cu.destroy_exec(exec);
     cu.destroy_graph(graph);
+    cu.set_current(NULL);
     drop_counter(&p, gpu);
 }
 
@@ -394,6 +397,7 @@ static void a_capture_survives_all_that_is_refused_or_loaded_in_it(void **state)
     void *graph, *exec, *memory = NULL;
     double ns;
     eider_kernel *other = NULL;
+    assert_int_equal(cu.set_current(gpu->native), 0);
     make_counter(&p, gpu, EIDER_F32);
     eider_tensor half[] = {p.args[0], p.args[1]};
     half[0].type = half[1].type = EIDER_F16;
@@ -417,6 +421,7 @@ static void a_capture_survives_all_that_is_refused_or_loaded_in_it(void **state)
     fprintf(stderr, "preparing during a capture: %s\n", eider_status_name(prepared));
     cu.destroy_exec(exec);
     cu.destroy_graph(graph);
+    cu.set_current(NULL);
     drop_counter(&p, gpu);
 }
 

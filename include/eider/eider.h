@@ -381,9 +381,9 @@ typedef struct eider_request {
 } eider_request;
 
 /* Builds what `request` describes for `device`, or finds it in memory.  May compile,
- * allocate and load; takes tens of milliseconds when it does.  Fails with
- * EIDER_CAPTURING, without harm, while any stream of this thread is being captured
- * and a compile or load would be needed.
+ * allocate and load; takes tens of milliseconds when it does.  While a stream is being
+ * captured it loads in the driver's relaxed capture mode, and the capture stays valid;
+ * EIDER_CAPTURING is what a driver gives that refuses even that.
  * Caller owns *out: eider_kernel_release. */
 EIDER_API EIDER_CHECKED eider_status eider_prepare(eider_device *device,
                                                    const eider_request *request,
