@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "code_cache.h"
-#include "parse.h"
 
 #define TEXTS_BYTES_MAX ((size_t)16 << 20) /* a manifest holds the program's text */
 
@@ -56,6 +55,15 @@ static void set_source(struct eider_kernel *kernel, const eider_source *source)
     }
 }
 
+/* A kernel outlives its program. */
+static eider_status keep_program(struct eider_kernel *kernel, const struct eider_plan *plan)
+{
+    const char *text = eider_program_text(plan->request->program);
+    EIDER_TRY(eider_blob_copy(&plan->ctx->allocator, text, strlen(text),
+                              &kernel->stages[EIDER_STAGE_PROGRAM]));
+    return eider_graph_copy(plan->graph, &kernel->graph);
+}
+
 static eider_status create(const struct eider_plan *plan, struct eider_kernel **out)
 {
     const eider_allocator *a = &plan->ctx->allocator;
@@ -79,7 +87,7 @@ static eider_status create(const struct eider_plan *plan, struct eider_kernel **
     if (plan->shape)
         kernel->info.index_bits = eider_config_number(&plan->config, EIDER_PARAM_index);
     if (plan->request->source) set_source(kernel, plan->request->source);
-    eider_status status = plan->graph ? eider_graph_copy(plan->graph, &kernel->graph) : EIDER_OK;
+    eider_status status = plan->graph ? keep_program(kernel, plan) : EIDER_OK;
     if (status != EIDER_OK)
         destroy(kernel);
     else
@@ -343,16 +351,6 @@ static eider_status remake(struct eider_kernel *kernel, eider_stage stage)
     return EIDER_OK;
 }
 
-static eider_status print_program(struct eider_kernel *kernel)
-{
-    char *text;
-    EIDER_TRY(eider_print(kernel->graph, &text));
-    eider_status status = eider_blob_copy(&kernel->ctx->allocator, text, strlen(text),
-                                          &kernel->stages[EIDER_STAGE_PROGRAM]);
-    eider_mem_free(&kernel->ctx->allocator, text);
-    return status;
-}
-
 static eider_status make_stage(struct eider_kernel *kernel, eider_stage stage)
 {
     if (stage == EIDER_STAGE_CUBIN)
@@ -362,7 +360,7 @@ static eider_status make_stage(struct eider_kernel *kernel, eider_stage stage)
     if (!kernel->graph)
         return eider_fail(EIDER_UNSUPPORTED, "a kernel that eider did not write has no stage %d",
                           (int)stage);
-    return stage == EIDER_STAGE_PROGRAM ? print_program(kernel) : remake(kernel, stage);
+    return remake(kernel, stage);
 }
 
 eider_status eider_kernel_stage(eider_kernel *kernel, eider_stage stage, const void **out,

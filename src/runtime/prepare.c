@@ -130,7 +130,7 @@ static eider_status plan_program(struct eider_plan *plan)
     const eider_request *request = plan->request;
     eider_dtype types[EIDER_OPERANDS_MAX];
     struct eider_device_facts facts = facts_of(plan);
-    plan->graph = request->program->graph;
+    plan->graph = request->program->expanded; /* so that no prepare expands it again */
     if (request->n_args != plan->graph->n_operands)
         return eider_fail(EIDER_BAD_ARG, "%zu arguments, the program has %u operands",
                           request->n_args, plan->graph->n_operands);
