@@ -9,10 +9,10 @@
  */
 #include "map.h"
 
-#define GPU_UNITS 132           /* where the device is not known */
-#define THREADS_PER_UNIT 1024   /* that hide the latency of device memory */
-#define ACCESS_BYTES 8          /* of the widest operand */
-#define NARROW_BYTES 4          /* per access of the narrowest operand */
+#define GPU_UNITS 132         /* where the device is not known */
+#define THREADS_PER_UNIT 1024 /* that hide the latency of device memory */
+#define ACCESS_BYTES 8        /* of the widest operand */
+#define NARROW_BYTES 4        /* per access of the narrowest operand */
 #define GPU_BLOCK 128
 #define CPU_BLOCK_BYTES 32768   /* per operand: a block's data stays in the first cache */
 #define CPU_BLOCKS_PER_THREAD 4 /* so that threads end together */
@@ -21,9 +21,9 @@
 struct traits {
     int widest, narrowest; /* bytes of an element */
     int n_outputs;
-    int bytes;             /* of all tensors per element, all operands */
-    int strided;           /* there is an operand whose innermost stride is not 0 or 1 */
-    int align;             /* elements that the worst pointer allows in one access */
+    int bytes;   /* of all tensors per element, all operands */
+    int strided; /* there is an operand whose innermost stride is not 0 or 1 */
+    int align;   /* elements that the worst pointer allows in one access */
 };
 
 static struct traits traits_of(const struct eider_layout *layout)
@@ -83,8 +83,8 @@ static void choose_gpu(const struct eider_layout *layout, const struct eider_dev
     int units = facts->units > 0 ? facts->units : GPU_UNITS;
     int64_t threads = (int64_t)units * THREADS_PER_UNIT;
     int vec = choose(config, EIDER_PARAM_vec, gpu_vec(layout, &t, threads));
-    int two = !t.strided && t.n_outputs == 1 &&
-              (!layout->count || layout->count / (2 * vec) >= threads);
+    int two =
+        !t.strided && t.n_outputs == 1 && (!layout->count || layout->count / (2 * vec) >= threads);
     choose(config, EIDER_PARAM_unroll, two ? 2 : 1);
     choose(config, EIDER_PARAM_block, GPU_BLOCK);
     choose(config, EIDER_PARAM_tiles, 1);

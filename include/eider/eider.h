@@ -128,14 +128,14 @@ typedef void (*eider_log)(void *user, int level, const char *line);
 
 /* Zero-initialise, then set what matters. */
 typedef struct eider_context_options {
-    eider_allocator allocator;       /* resize NULL: malloc */
-    eider_log log;                   /* NULL: silent */
+    eider_allocator allocator; /* resize NULL: malloc */
+    eider_log log;             /* NULL: silent */
     void *log_user;
     eider_parallel_for parallel_for; /* NULL: the context's own thread pool */
     void *parallel_user;
-    int32_t cpu_threads;             /* 0: one per core the process may use */
-    int32_t worker_deadline_ms;      /* 0: 60000; for compiling foreign IR and for tools */
-    const char *cuda_library;        /* NULL: EIDER_LIBCUDA, then libcuda.so.1 */
+    int32_t cpu_threads;        /* 0: one per core the process may use */
+    int32_t worker_deadline_ms; /* 0: 60000; for compiling foreign IR and for tools */
+    const char *cuda_library;   /* NULL: EIDER_LIBCUDA, then libcuda.so.1 */
 } eider_context_options;
 
 /* Creates a context.  Touches no device and starts no thread.  `options` NULL
@@ -150,11 +150,11 @@ EIDER_API void eider_context_destroy(eider_context *ctx);
 
 /* Counters since the context was created. */
 typedef struct eider_counters {
-    uint64_t compiles;        /* kernels compiled from IR */
-    uint64_t memory_hits;     /* prepares answered by a kernel already in memory */
-    uint64_t waits;           /* prepares that waited for another thread's compile of their key */
+    uint64_t compiles;    /* kernels compiled from IR */
+    uint64_t memory_hits; /* prepares answered by a kernel already in memory */
+    uint64_t waits;       /* prepares that waited for another thread's compile of their key */
     uint64_t launches;
-    uint64_t empty_launches;  /* launches of an extent of 0 */
+    uint64_t empty_launches; /* launches of an extent of 0 */
 } eider_counters;
 
 EIDER_API void eider_context_counters(eider_context *ctx, eider_counters *out);
@@ -170,7 +170,7 @@ EIDER_API EIDER_CHECKED eider_status eider_program_parse(eider_context *ctx, con
 typedef struct eider_grad_options {
     const char *const *wrt; /* names of inputs; NULL: every floating input */
     size_t n_wrt;
-    int32_t with_forward;   /* nonzero: the forward outputs are outputs as well */
+    int32_t with_forward; /* nonzero: the forward outputs are outputs as well */
 } eider_grad_options;
 
 /* Derives the backward program.  Its operands are the inputs and scalars of
@@ -198,7 +198,7 @@ typedef enum eider_operand_kind {
 typedef struct eider_operand {
     const char *name; /* program owns */
     eider_operand_kind kind;
-    int32_t type;     /* an eider_dtype where the text declares one, else -1 */
+    int32_t type; /* an eider_dtype where the text declares one, else -1 */
 } eider_operand;
 
 /* Operands in launch order: inputs and scalars as they first appear, then outputs. */
@@ -259,15 +259,15 @@ EIDER_API void eider_builder_discard(eider_builder *b);
 /* ---- Devices ------------------------------------------------------------ */
 
 typedef struct eider_device_info {
-    char name[64];         /* "NVIDIA H200", or the processor's name */
-    char backend[8];       /* "cuda" or "cpu" */
-    char target[16];       /* "sm_90", or LLVM's name of the host processor */
+    char name[64];   /* "NVIDIA H200", or the processor's name */
+    char backend[8]; /* "cuda" or "cpu" */
+    char target[16]; /* "sm_90", or LLVM's name of the host processor */
     int32_t ordinal;
-    int32_t driver;        /* as cuDriverGetVersion gives it; 0 for the CPU */
-    int32_t units;         /* multiprocessors, or threads of the pool */
-    int32_t clock_khz;     /* 0 where unknown */
+    int32_t driver;    /* as cuDriverGetVersion gives it; 0 for the CPU */
+    int32_t units;     /* multiprocessors, or threads of the pool */
+    int32_t clock_khz; /* 0 where unknown */
     uint64_t memory_bytes;
-    uint64_t l2_bytes;     /* last-level cache for the CPU */
+    uint64_t l2_bytes; /* last-level cache for the CPU */
 } eider_device_info;
 
 /* How many devices `backend` ("cuda" or "cpu") has.  For "cuda" it fails with
@@ -301,8 +301,8 @@ typedef enum eider_copy_kind {
 } eider_copy_kind;
 
 /* Copies on `stream`; host copies have completed on return. */
-EIDER_API EIDER_CHECKED eider_status eider_memory_copy(eider_device *device, void *stream,
-                                                       void *to, const void *from, size_t bytes,
+EIDER_API EIDER_CHECKED eider_status eider_memory_copy(eider_device *device, void *stream, void *to,
+                                                       const void *from, size_t bytes,
                                                        eider_copy_kind kind);
 
 /* Waits for everything queued on `stream` (a CUstream; NULL is the legacy default
@@ -316,17 +316,13 @@ EIDER_API void eider_stream_destroy(eider_device *device, void *stream);
 /* ---- Kernels ------------------------------------------------------------ */
 
 typedef enum eider_math {
-    EIDER_MATH_AUTO = 0,  /* approx where every output has 16 bits or fewer, else fast */
+    EIDER_MATH_AUTO = 0, /* approx where every output has 16 bits or fewer, else fast */
     EIDER_MATH_APPROX = 1,
     EIDER_MATH_FAST = 2,
     EIDER_MATH_EXACT = 3
 } eider_math;
 
-typedef enum eider_switch {
-    EIDER_DEFAULT = 0,
-    EIDER_OFF = 1,
-    EIDER_ON = 2
-} eider_switch;
+typedef enum eider_switch { EIDER_DEFAULT = 0, EIDER_OFF = 1, EIDER_ON = 2 } eider_switch;
 
 /* What the numbers mean; part of every key and printed with every kernel. */
 typedef struct eider_numerics {
@@ -336,10 +332,10 @@ typedef struct eider_numerics {
 } eider_numerics;
 
 typedef enum eider_source_kind {
-    EIDER_SOURCE_LL = 0,       /* LLVM IR as text */
-    EIDER_SOURCE_BITCODE = 1,  /* LLVM 19 bitcode */
-    EIDER_SOURCE_PTX = 2,      /* PTX text; GPU only */
-    EIDER_SOURCE_CALLBACK = 3  /* a function that builds the module */
+    EIDER_SOURCE_LL = 0,      /* LLVM IR as text */
+    EIDER_SOURCE_BITCODE = 1, /* LLVM 19 bitcode */
+    EIDER_SOURCE_PTX = 2,     /* PTX text; GPU only */
+    EIDER_SOURCE_CALLBACK = 3 /* a function that builds the module */
 } eider_source_kind;
 
 /* Builds a module in `llvm_context` (an LLVMContextRef) for a target triple, from
@@ -354,14 +350,14 @@ typedef void *(*eider_build_module)(void *user, void *llvm_context, const char *
  * input and output and one value per scalar. */
 typedef struct eider_source {
     eider_source_kind kind;
-    const void *data;       /* text or bytes; NULL for a callback */
-    size_t size;            /* 0: strlen(data) for LL and PTX */
-    const char *entry;      /* name of the kernel function */
+    const void *data;  /* text or bytes; NULL for a callback */
+    size_t size;       /* 0: strlen(data) for LL and PTX */
+    const char *entry; /* name of the kernel function */
     eider_build_module build;
     void *build_user;
-    const char *identity;   /* callback: what names it in keys, such as "mykernel-v3" */
-    uint32_t block[3];      /* threads; 0 counts as 1 */
-    uint32_t shared_bytes;  /* dynamic shared memory */
+    const char *identity;  /* callback: what names it in keys, such as "mykernel-v3" */
+    uint32_t block[3];     /* threads; 0 counts as 1 */
+    uint32_t shared_bytes; /* dynamic shared memory */
     size_t n_operands;
     const eider_operand *operands;
 } eider_source;
@@ -370,14 +366,14 @@ typedef struct eider_source {
 typedef struct eider_request {
     const eider_program *program;
     const eider_source *source;
-    const eider_tensor *args;   /* one per operand: what the kernel is specialised for */
+    const eider_tensor *args; /* one per operand: what the kernel is specialised for */
     size_t n_args;
     eider_numerics numerics;
-    const char *config;         /* "vec=8,block=256"; what is not named follows the default rule */
-    const char *target;         /* eider_compile only: "sm_90", "sm_90a", "cpu", ... */
-    const char *assembler;      /* NULL, "auto", "nvptxcompiler", "ptxas", "nvjitlink", "driver" */
-    int32_t line_info;          /* nonzero: map machine code to IR lines; same code */
-    int32_t any_layout;         /* nonzero: accept any strides up to the rank of `args` */
+    const char *config;    /* "vec=8,block=256"; what is not named follows the default rule */
+    const char *target;    /* eider_compile only: "sm_90", "sm_90a", "cpu", ... */
+    const char *assembler; /* NULL, "auto", "nvptxcompiler", "ptxas", "nvjitlink", "driver" */
+    int32_t line_info;     /* nonzero: map machine code to IR lines; same code */
+    int32_t any_layout;    /* nonzero: accept any strides up to the rank of `args` */
 } eider_request;
 
 /* Builds what `request` describes for `device`, or finds it in memory.  May compile,
@@ -391,8 +387,7 @@ EIDER_API EIDER_CHECKED eider_status eider_prepare(eider_device *device,
 
 /* The same for `request->target`, without a device: the kernel can be looked at but
  * not launched.  Caller owns *out: eider_kernel_release. */
-EIDER_API EIDER_CHECKED eider_status eider_compile(eider_context *ctx,
-                                                   const eider_request *request,
+EIDER_API EIDER_CHECKED eider_status eider_compile(eider_context *ctx, const eider_request *request,
                                                    eider_kernel **out);
 
 /* Launches on `stream` (a CUstream; NULL is the legacy default stream), asynchronously
@@ -416,23 +411,23 @@ EIDER_API EIDER_CHECKED eider_status eider_launch_grid(const eider_kernel *kerne
  * GPU, by the clock on the CPU.  `flush` nonzero: the L2 cache is overwritten before
  * each.  Waits for the stream. */
 EIDER_API EIDER_CHECKED eider_status eider_time(const eider_kernel *kernel, void *stream,
-                                                const eider_tensor *args, size_t n_args,
-                                                int32_t n, int32_t flush, double *out_ns);
+                                                const eider_tensor *args, size_t n_args, int32_t n,
+                                                int32_t flush, double *out_ns);
 
 EIDER_API void eider_kernel_release(eider_kernel *kernel);
 
 typedef struct eider_kernel_info {
-    const char *entry;      /* kernel owns, as all strings here */
-    const char *target;     /* "sm_90" */
-    const char *config;     /* the complete canonical config */
-    const char *numerics;   /* "math=approx,ftz=off,contract=on" */
-    const char *assembler;  /* "nvptxcompiler 13.0.88"; "" for the CPU */
-    const char *manifest;   /* the ingredients of the key, one per line */
-    const char *key;        /* 32 hexadecimal digits */
-    int32_t registers;      /* per thread; -1 where unknown, as below */
+    const char *entry;     /* kernel owns, as all strings here */
+    const char *target;    /* "sm_90" */
+    const char *config;    /* the complete canonical config */
+    const char *numerics;  /* "math=approx,ftz=off,contract=on" */
+    const char *assembler; /* "nvptxcompiler 13.0.88"; "" for the CPU */
+    const char *manifest;  /* the ingredients of the key, one per line */
+    const char *key;       /* 32 hexadecimal digits */
+    int32_t registers;     /* per thread; -1 where unknown, as below */
     int32_t spill_bytes;
     int32_t shared_bytes;
-    int32_t index_bits;     /* 32 or 64 */
+    int32_t index_bits;                                   /* 32 or 64 */
     uint64_t ir_ns, opt_ns, ptx_ns, assemble_ns, load_ns; /* 0: the stage did not run */
 } eider_kernel_info;
 
@@ -469,8 +464,8 @@ typedef enum eider_table {
 /* One row of what the library knows.  All strings are static. */
 typedef struct eider_row {
     const char *name;
-    const char *signature;  /* "dx, dy, out = dswiglu(x, y, dout)"; "vec = 1|2|4|8|16" */
-    const char *text;       /* definition of an activation; "" where there is none */
+    const char *signature; /* "dx, dy, out = dswiglu(x, y, dout)"; "vec = 1|2|4|8|16" */
+    const char *text;      /* definition of an activation; "" where there is none */
     const char *doc;
 } eider_row;
 
@@ -479,11 +474,11 @@ EIDER_API int32_t eider_table_row(eider_table table, size_t i, eider_row *out);
 
 /* Something looked for at run time: the driver, an assembler, a disassembler. */
 typedef struct eider_tool {
-    const char *name;     /* "ptxas"; static */
+    const char *name; /* "ptxas"; static */
     int32_t found;
     char version[64];
-    char path[512];       /* what is used; "" when not found */
-    char tried[2048];     /* every path tried and why it was not taken, one per line */
+    char path[512];   /* what is used; "" when not found */
+    char tried[2048]; /* every path tried and why it was not taken, one per line */
 } eider_tool;
 
 /* Tool `i`, looked for anew.  Returns 0 when there is none, else 1.  May spawn

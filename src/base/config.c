@@ -51,8 +51,7 @@ eider_status eider_config_set(struct eider_config *config, enum eider_param para
                       value, param_table[param].values);
 }
 
-eider_status eider_config_set_number(struct eider_config *config, enum eider_param param,
-                                     int value)
+eider_status eider_config_set_number(struct eider_config *config, enum eider_param param, int value)
 {
     char text[VALUE_BYTES];
     snprintf(text, sizeof text, "%d", value);
@@ -64,8 +63,10 @@ static eider_status set_named(struct eider_config *config, const char *name, con
     for (int p = 0; p < EIDER_PARAM_COUNT; p++)
         if (strcmp(name, param_table[p].name) == 0)
             return eider_config_set(config, (enum eider_param)p, value);
-    return eider_fail(EIDER_CONFIG, "config: unknown parameter '%.40s'; `eider list params` "
-                                    "names them", name);
+    return eider_fail(EIDER_CONFIG,
+                      "config: unknown parameter '%.40s'; `eider list params` "
+                      "names them",
+                      name);
 }
 
 eider_status eider_config_parse(const char *text, struct eider_config *config)

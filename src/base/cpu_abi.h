@@ -23,11 +23,20 @@ typedef void (*eider_cpu_thread_entry)(void *const *params);
 
 /* Which special register eider_cpu_sreg reads. */
 enum eider_cpu_sreg {
-    EIDER_SREG_TID_X, EIDER_SREG_TID_Y, EIDER_SREG_TID_Z,
-    EIDER_SREG_NTID_X, EIDER_SREG_NTID_Y, EIDER_SREG_NTID_Z,
-    EIDER_SREG_CTAID_X, EIDER_SREG_CTAID_Y, EIDER_SREG_CTAID_Z,
-    EIDER_SREG_NCTAID_X, EIDER_SREG_NCTAID_Y, EIDER_SREG_NCTAID_Z,
-    EIDER_SREG_LANEID, EIDER_SREG_WARPSIZE,
+    EIDER_SREG_TID_X,
+    EIDER_SREG_TID_Y,
+    EIDER_SREG_TID_Z,
+    EIDER_SREG_NTID_X,
+    EIDER_SREG_NTID_Y,
+    EIDER_SREG_NTID_Z,
+    EIDER_SREG_CTAID_X,
+    EIDER_SREG_CTAID_Y,
+    EIDER_SREG_CTAID_Z,
+    EIDER_SREG_NCTAID_X,
+    EIDER_SREG_NCTAID_Y,
+    EIDER_SREG_NCTAID_Z,
+    EIDER_SREG_LANEID,
+    EIDER_SREG_WARPSIZE,
     EIDER_SREG_COUNT
 };
 
@@ -35,13 +44,13 @@ enum eider_cpu_sreg {
  * codegen names no symbol of the runtime.  Called on a fiber. */
 struct eider_cpu_hooks {
     uint32_t (*sreg)(uint32_t which);
-    void (*barrier)(void);                                   /* all threads of the block */
+    void (*barrier)(void); /* all threads of the block */
     void (*warp_barrier)(uint32_t mask);
     /* mode 0 idx, 1 up, 2 down, 3 bfly, as shfl.sync; `clamp` is its c operand. */
     uint32_t (*shuffle)(uint32_t mode, uint32_t mask, uint32_t value, uint32_t lane,
                         uint32_t clamp);
     uint32_t (*ballot)(uint32_t mask, uint32_t predicate);
-    void *(*shared)(void);                                   /* the block's dynamic memory */
+    void *(*shared)(void); /* the block's dynamic memory */
 };
 
 #endif

@@ -104,6 +104,8 @@ eider_status eider_dtype_parse(const char *text, eider_dtype *out)
             return EIDER_OK;
         }
     }
-    return eider_fail(EIDER_BAD_ARG, "unknown element type '%s': one of f32, f16, bf16, f64, "
-                                     "e4m3, e5m2, i32, i64, bool", text);
+    return eider_fail(EIDER_BAD_ARG,
+                      "unknown element type '%s': one of f32, f16, bf16, f64, "
+                      "e4m3, e5m2, i32, i64, bool",
+                      text);
 }

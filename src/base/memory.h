@@ -28,7 +28,7 @@ struct eider_arena {
     eider_allocator allocator;
     struct eider_arena_chunk *chunks; /* newest first */
     size_t used_bytes;
-    size_t limit_bytes;               /* then EIDER_TOO_LARGE */
+    size_t limit_bytes; /* then EIDER_TOO_LARGE */
 };
 
 void eider_arena_init(struct eider_arena *arena, const eider_allocator *a, size_t limit_bytes);

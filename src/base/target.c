@@ -22,8 +22,7 @@ eider_status eider_target_parse(const char *text, struct eider_target *out)
         return eider_fail(EIDER_TARGET, "unknown target '%.40s': the suffix may be 'a' or 'f'",
                           text);
     if (suffix && sm < 90)
-        return eider_fail(EIDER_TARGET, "unknown target '%.40s': suffixes begin with sm_90a",
-                          text);
+        return eider_fail(EIDER_TARGET, "unknown target '%.40s': suffixes begin with sm_90a", text);
     *out = (struct eider_target){sm, suffix};
     return EIDER_OK;
 }

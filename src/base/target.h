@@ -11,8 +11,8 @@
 #define EIDER_TARGET_TEXT_BYTES 16
 
 struct eider_target {
-    int32_t sm;    /* 80 ... 121; 0 is the CPU this process runs on */
-    char suffix;   /* 'a', 'f' or 0 */
+    int32_t sm;  /* 80 ... 121; 0 is the CPU this process runs on */
+    char suffix; /* 'a', 'f' or 0 */
 };
 
 /* Reads "sm_90", "sm_90a", "cpu".  Fails with EIDER_TARGET, naming the range. */

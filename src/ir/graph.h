@@ -20,13 +20,13 @@ enum eider_op {
 
 typedef uint32_t eider_node;
 
-#define EIDER_NODES_MAX 65536u    /* per graph; a fused program of this size is a mistake */
-#define EIDER_OPERANDS_MAX 64     /* inputs + scalars + outputs */
+#define EIDER_NODES_MAX 65536u /* per graph; a fused program of this size is a mistake */
+#define EIDER_OPERANDS_MAX 64  /* inputs + scalars + outputs */
 #define EIDER_CALL_ARGS_MAX 16
 #define EIDER_NAME_BYTES 64
 
 struct eider_cell {
-    uint16_t op;        /* enum eider_op */
+    uint16_t op; /* enum eider_op */
     uint16_t n_args;
     uint32_t first_arg; /* into eider_graph.args */
     uint64_t payload;   /* see ops.def */
@@ -39,8 +39,8 @@ _Static_assert(sizeof(struct eider_cell) == 16, "four cells fit a cache line");
 struct eider_graph_operand {
     char name[EIDER_NAME_BYTES];
     eider_operand_kind kind;
-    int32_t type;     /* an eider_dtype, or -1 for any */
-    eider_node node;  /* the leaf of an input or scalar; what an output stores */
+    int32_t type;    /* an eider_dtype, or -1 for any */
+    eider_node node; /* the leaf of an input or scalar; what an output stores */
 };
 
 struct eider_graph {
@@ -49,11 +49,11 @@ struct eider_graph {
     uint32_t n_cells, room_cells;
     eider_node *args;
     uint32_t n_args, room_args;
-    uint32_t *index;          /* hash table of ids, open addressing; size a power of two */
+    uint32_t *index; /* hash table of ids, open addressing; size a power of two */
     uint32_t index_size;
     struct eider_graph_operand operands[EIDER_OPERANDS_MAX];
     uint32_t n_operands;
-    eider_status status;      /* first failure */
+    eider_status status; /* first failure */
 };
 
 /* An empty graph.  Caller owns *out: eider_graph_destroy. */
@@ -69,10 +69,9 @@ eider_node eider_graph_put(struct eider_graph *g, enum eider_op op, const eider_
 eider_node eider_graph_number(struct eider_graph *g, double value);
 eider_node eider_graph_integer(struct eider_graph *g, int64_t value);
 eider_node eider_graph_unary(struct eider_graph *g, enum eider_op op, eider_node a);
-eider_node eider_graph_binary(struct eider_graph *g, enum eider_op op, eider_node a,
-                              eider_node b);
-eider_node eider_graph_ternary(struct eider_graph *g, enum eider_op op, eider_node a,
-                               eider_node b, eider_node c);
+eider_node eider_graph_binary(struct eider_graph *g, enum eider_op op, eider_node a, eider_node b);
+eider_node eider_graph_ternary(struct eider_graph *g, enum eider_op op, eider_node a, eider_node b,
+                               eider_node c);
 
 /* Declares an operand.  Names are unique ([A-Za-z_][A-Za-z0-9_]*), at most 63 bytes.
  * Returns the leaf, or 0 after a failure; an output returns its node. */
@@ -82,8 +81,7 @@ eider_node eider_graph_output(struct eider_graph *g, const char *name, eider_nod
                               int32_t type);
 
 /* The operand of that name, or NULL. */
-const struct eider_graph_operand *eider_graph_find(const struct eider_graph *g,
-                                                   const char *name);
+const struct eider_graph_operand *eider_graph_find(const struct eider_graph *g, const char *name);
 
 /* Records a failure (see fail.h); only the first one sticks.  Returns 0, poison. */
 eider_node eider_graph_fail(struct eider_graph *g, eider_status status, const char *format, ...)
@@ -96,7 +94,10 @@ static inline const eider_node *eider_graph_args(const struct eider_graph *g, ei
 
 static inline double eider_cell_number(const struct eider_cell *cell)
 {
-    union { uint64_t bits; double value; } u = {.bits = cell->payload};
+    union {
+        uint64_t bits;
+        double value;
+    } u = {.bits = cell->payload};
     return u.value;
 }
 
@@ -108,7 +109,9 @@ eider_status eider_graph_copy(const struct eider_graph *from, struct eider_graph
 
 /* Content hash of operands and live nodes: equal graphs, equal hashes, in every process
  * and version.  Zero when memory is exhausted. */
-struct eider_hash { uint64_t low, high; };
+struct eider_hash {
+    uint64_t low, high;
+};
 struct eider_hash eider_graph_hash(const struct eider_graph *g);
 
 /* The same operands and the same live nodes, whatever their ids.  0, too, when memory is

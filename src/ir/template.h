@@ -13,7 +13,7 @@
 struct eider_layout_operand {
     eider_operand_kind kind;
     eider_dtype type;
-    uint32_t align;                          /* bytes, a power of two up to 16 */
+    uint32_t align; /* bytes, a power of two up to 16 */
     /* Per collapsed dimension, outermost first: 0 repeats, 1 unit stride (innermost only),
      * 2 any stride, passed at launch. */
     uint8_t stride_class[EIDER_RANK_MAX];
@@ -21,12 +21,12 @@ struct eider_layout_operand {
 
 struct eider_layout {
     uint32_t n_operands;
-    int32_t rank;          /* after collapsing; at least 1 */
-    int32_t index_bits;    /* 32 or 64; by the largest byte offset */
-    int32_t any;           /* accepts any strides up to `rank` */
-    int32_t vec_max;       /* the innermost extent is a multiple of this power of two, <= 64 */
-    int32_t packable;      /* pairs of 16-bit values compute the program with the same bits */
-    int64_t count;         /* elements of the example; 0 when unknown.  Only the default rule
+    int32_t rank;       /* after collapsing; at least 1 */
+    int32_t index_bits; /* 32 or 64; by the largest byte offset */
+    int32_t any;        /* accepts any strides up to `rank` */
+    int32_t vec_max;    /* the innermost extent is a multiple of this power of two, <= 64 */
+    int32_t packable;   /* pairs of 16-bit values compute the program with the same bits */
+    int64_t count;      /* elements of the example; 0 when unknown.  Only the default rule
                             * reads it: it is not part of the key */
     struct eider_layout_operand operands[EIDER_OPERANDS_MAX];
 };
@@ -34,23 +34,23 @@ struct eider_layout {
 /* Parameters of a bound launch; fits on the stack of eider_launch. */
 #define EIDER_SLOTS_MAX 768
 struct eider_bound {
-    uint64_t grid;                     /* blocks, in x; 0: nothing to do */
+    uint64_t grid; /* blocks, in x; 0: nothing to do */
     uint32_t block;
     uint32_t n_params;
-    void *params[EIDER_SLOTS_MAX];     /* as cuLaunchKernel wants them: into slots[] */
+    void *params[EIDER_SLOTS_MAX]; /* as cuLaunchKernel wants them: into slots[] */
     uint64_t slots[EIDER_SLOTS_MAX];
 };
 
 /* What the default rule may know of the device. */
 struct eider_device_facts {
     struct eider_target target;
-    int32_t units;          /* multiprocessors, or threads */
+    int32_t units; /* multiprocessors, or threads */
     uint64_t l2_bytes;
 };
 
 struct eider_template {
     const char *name, *doc;
-    uint32_t uses;   /* bit p set: parameter p of params.def matters */
+    uint32_t uses; /* bit p set: parameter p of params.def matters */
 
     /* Whether `program` fits this template. */
     int (*takes)(const struct eider_graph *program);

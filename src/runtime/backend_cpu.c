@@ -156,8 +156,8 @@ static void release_code(eider_device *device, struct cpu_code *code)
 static eider_status check_shared(uint32_t own_bytes, uint32_t dynamic_bytes)
 {
     if ((uint64_t)own_bytes + dynamic_bytes <= SHARED_BYTES_MAX) return EIDER_OK;
-    return eider_fail(EIDER_TOO_LARGE, "%u + %u bytes of shared memory; %u are possible",
-                      own_bytes, dynamic_bytes, SHARED_BYTES_MAX);
+    return eider_fail(EIDER_TOO_LARGE, "%u + %u bytes of shared memory; %u are possible", own_bytes,
+                      dynamic_bytes, SHARED_BYTES_MAX);
 }
 
 static eider_status load(eider_device *device, const struct eider_load *what,
@@ -176,8 +176,8 @@ static eider_status load(eider_device *device, const struct eider_load *what,
         own_bytes = eider_cpu_image_shared(code->image);
         status = check_shared(own_bytes, what->shared_bytes);
         if (status == EIDER_OK)
-            status = eider_cpu_fiber_create(a, n_threads, own_bytes + what->shared_bytes,
-                                            &code->fibers);
+            status =
+                eider_cpu_fiber_create(a, n_threads, own_bytes + what->shared_bytes, &code->fibers);
     }
     if (status != EIDER_OK) {
         release_code(device, code);
