@@ -205,6 +205,35 @@ static void an_embedders_parallel_for_gets_the_chunks(void **state)
     eider_context_destroy(mine);
 }
 
+static void keep_line(void *user, int level, const char *line)
+{
+    if (level == 2) snprintf(user, 256, "%s", line);
+}
+
+static void a_compile_is_logged_and_a_hit_is_not(void **state)
+{
+    (void)state;
+    char line[256] = "";
+    eider_context *mine;
+    eider_kernel *kernel, *again;
+    eider_program *program;
+    int64_t n = 64;
+    eider_context_options options = {.log = keep_line, .log_user = line};
+    eider_tensor args[] = {tensor_of(NULL, EIDER_F32, 1, &n), tensor_of(NULL, EIDER_F32, 1, &n)};
+    must(eider_context_create(&options, &mine));
+    must(eider_program_parse(mine, "out = x + 1", &program));
+    eider_request request = {.program = program, .args = args, .n_args = 2, .target = "cpu"};
+    must(eider_compile(mine, &request, &kernel));
+    assert_non_null(strstr(line, " for cpu in "));
+    line[0] = '\0';
+    must(eider_compile(mine, &request, &again));
+    assert_string_equal(line, "");
+    eider_kernel_release(again);
+    eider_kernel_release(kernel);
+    eider_program_release(program);
+    eider_context_destroy(mine);
+}
+
 static void a_launch_and_a_hit_cost_little(void **state)
 {
     (void)state;
@@ -444,6 +473,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(scalars_are_read_at_each_launch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_embedders_parallel_for_gets_the_chunks, set_up,
                                         tear_down),
+        cmocka_unit_test(a_compile_is_logged_and_a_hit_is_not),
         cmocka_unit_test_setup_teardown(a_launch_and_a_hit_cost_little, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_launch_of_other_arguments_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_that_make_no_sense_are_refused, set_up, tear_down),

@@ -292,7 +292,12 @@ static eider_status compile(struct eider_kernel *kernel, const struct eider_plan
     int is_cpu = kernel->target.sm == 0;
     kernel->stages[is_cpu ? EIDER_STAGE_CUBIN : EIDER_STAGE_PTX] = code;
     EIDER_TRY(assemble(kernel, plan, &by));
-    return load(kernel, plan);
+    EIDER_TRY(load(kernel, plan));
+    const eider_kernel_info *i = &kernel->info;
+    uint64_t ns = i->ir_ns + i->opt_ns + i->ptx_ns + i->assemble_ns + i->load_ns;
+    eider_context_log(kernel->ctx, 2, "compiled %s for %s in %.1f ms, %s", i->entry, i->target,
+                      1e-6 * (double)ns, i->config);
+    return EIDER_OK;
 }
 
 eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kernel **out)
