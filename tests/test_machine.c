@@ -115,6 +115,20 @@ static void loads_come_before_stores_whatever_the_policy(void **state)
     }
 }
 
+/* The launch's flags that a kernel asks for before it takes vectors; see map.h. */
+static void read_only_loads_ask_whether_an_output_is_an_input(void **state)
+{
+    (void)state;
+    struct map_kernel k;
+    make(&k, sm_90, "out = x + 1", f32x2, 2, "load=nc,vec=4,unroll=2,block=256");
+    EXPECT(&k, ", 7;", 2); /* masked, compared */
+    map_release(&k);
+    make(&k, sm_90, "out = x + 1", f32x2, 2, "load=ca,vec=4,unroll=2,block=256");
+    EXPECT(&k, ", 7;", 0);
+    EXPECT(&k, ", 3;", 2);
+    map_release(&k);
+}
+
 static void block_size_is_stated_once_and_right(void **state)
 {
     (void)state;
@@ -337,6 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accesses_are_as_wide_as_the_config_says),
         cmocka_unit_test(loads_come_before_stores_whatever_the_policy),
+        cmocka_unit_test(read_only_loads_ask_whether_an_output_is_an_input),
         cmocka_unit_test(block_size_is_stated_once_and_right),
         cmocka_unit_test(one_contiguous_operand_costs_one_address),
         cmocka_unit_test(conversions_use_the_instructions_of_the_target),

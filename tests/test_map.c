@@ -750,6 +750,72 @@ static void index_width_follows_the_largest_byte_offset(void **state)
     assert_int_equal(layout_of("out = x", args).index_bits, 32);
 }
 
+/* Binds without running: addresses far apart that are never touched. */
+static eider_status bind_only(struct map_kernel *k, const int64_t *shape, int rank,
+                              const int64_t *in_strides)
+{
+    eider_tensor args[2] = {
+        {(void *)(UINT64_C(1) << 44), EIDER_E4M3, rank, shape, in_strides},
+        {(void *)(UINT64_C(1) << 45), EIDER_E4M3, rank, shape, NULL},
+    };
+    return eider_template_map.bind(&k->layout, &k->config, args, &k->bound);
+}
+
+static void a_32_bit_kernel_refuses_a_longer_line(void **state)
+{
+    (void)state;
+    int64_t n = 16, most = INT32_MAX, more = INT64_C(1) << 31;
+    eider_tensor args[2] = {TENSOR(NULL, EIDER_E4M3, n), TENSOR(NULL, EIDER_E4M3, n)};
+    struct map_request r = {.text = "out = x", .args = args};
+    struct map_kernel k;
+    assert_int_equal(map_make(&r, &k), EIDER_OK);
+    assert_int_equal(bind_only(&k, &most, 1, NULL), EIDER_OK);
+    assert_int_equal(bind_only(&k, &more, 1, NULL), EIDER_NOT_PREPARED);
+    map_release(&k);
+    r.config = "index=64";
+    assert_int_equal(map_make(&r, &k), EIDER_OK);
+    assert_int_equal(bind_only(&k, &more, 1, NULL), EIDER_OK);
+    map_release(&k);
+}
+
+static void check_division(const struct map_kernel *k, uint64_t extent, uint64_t n)
+{
+    /* Operands, count, flags, then extent, multiplier and shift of dimension 1. */
+    uint64_t magic = k->bound.slots[5], shift = k->bound.slots[6];
+    if (n > INT32_MAX) return;
+    assert_int_equal(k->bound.slots[4], extent);
+    assert_true(magic <= UINT32_MAX);
+    uint64_t quotient = (2 * n * magic >> 32) >> shift;
+    if (quotient != n / extent)
+        fail_msg("%llu / %llu gave %llu", (unsigned long long)n, (unsigned long long)extent,
+                 (unsigned long long)quotient);
+}
+
+static void rows_are_found_by_exact_division(void **state)
+{
+    (void)state;
+    int64_t shape[2] = {4, 4}, strides[2] = {8, 1};
+    eider_tensor in = {NULL, EIDER_E4M3, 2, shape, strides},
+                 out = {NULL, EIDER_E4M3, 2, shape, NULL};
+    eider_tensor args[2] = {in, out};
+    struct map_request r = {.text = "out = x", .args = args};
+    struct map_kernel k;
+    assert_int_equal(map_make(&r, &k), EIDER_OK);
+    for (uint64_t extent = 2; extent < UINT64_C(1) << 29; extent += extent / 3 + 1) {
+        shape[1] = (int64_t)extent;
+        shape[0] = 2 + (int64_t)((INT32_MAX - 4 * extent) / (extent + 1) / 2);
+        strides[0] = shape[1] + 1;
+        assert_int_equal(bind_only(&k, shape, 2, strides), EIDER_OK);
+        for (uint64_t q = 1; q * extent <= INT32_MAX; q += q / 5 + 1)
+            for (uint64_t n = q * extent - 1; n <= q * extent + 1; n++)
+                check_division(&k, extent, n);
+        check_division(&k, extent, INT32_MAX);
+        check_division(&k, extent, INT32_MAX / extent * extent);
+        check_division(&k, extent, INT32_MAX / extent * extent - 1);
+    }
+    map_release(&k);
+}
+
 /* ---- Configs ------------------------------------------------------------- */
 
 /* Every value of every parameter, the others at their defaults, and some combinations. */
@@ -887,6 +953,8 @@ int main(void)
         cmocka_unit_test(outputs_must_be_apart),
         cmocka_unit_test(offsets_beyond_32_bits_reach_their_elements),
         cmocka_unit_test(index_width_follows_the_largest_byte_offset),
+        cmocka_unit_test(a_32_bit_kernel_refuses_a_longer_line),
+        cmocka_unit_test(rows_are_found_by_exact_division),
         cmocka_unit_test(every_config_gives_the_same_bits),
         cmocka_unit_test(configs_that_cannot_work_are_named),
         cmocka_unit_test(what_the_caller_sets_stays_and_the_rest_follows),
