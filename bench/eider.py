@@ -38,7 +38,8 @@ class KernelInfo(c.Structure):
                                           "manifest", "key")] + \
                [(n, c.c_int32) for n in ("registers", "spill_bytes", "shared_bytes",
                                          "index_bits")] + \
-               [(n, c.c_uint64) for n in ("ir_ns", "opt_ns", "ptx_ns", "assemble_ns", "load_ns")]
+               [(n, c.c_uint64) for n in ("ir_ns", "opt_ns", "ptx_ns", "assemble_ns", "load_ns",
+                                          "disk_ns")]
 
 
 class Row(c.Structure):

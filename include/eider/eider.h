@@ -136,6 +136,11 @@ typedef struct eider_context_options {
     int32_t cpu_threads;        /* 0: one per core the process may use */
     int32_t worker_deadline_ms; /* 0: 60000; for compiling foreign IR and for tools */
     const char *cuda_library;   /* NULL: EIDER_LIBCUDA, then libcuda.so.1 */
+    /* The cache on disk (docs/CACHE.md). */
+    const char *cache_dir;    /* NULL: by the environment; "": none */
+    const char *cache_path;   /* read-only layers, "a:b"; NULL: EIDER_CACHE_PATH; "": none */
+    uint64_t cache_max_bytes; /* 0: EIDER_CACHE_MAX_BYTES, then 1 GiB; UINT64_MAX: any */
+    uint64_t cache_max_files; /* 0: EIDER_CACHE_MAX_FILES, then 65536 */
 } eider_context_options;
 
 /* Creates a context.  Touches no device and starts no thread.  `options` NULL
@@ -154,7 +159,19 @@ typedef struct eider_counters {
     uint64_t memory_hits; /* prepares answered by a kernel already in memory */
     uint64_t waits;       /* prepares that waited for another thread's compile of their key */
     uint64_t launches;
-    uint64_t empty_launches; /* launches of an extent of 0 */
+    uint64_t empty_launches;  /* launches of an extent of 0 */
+    uint64_t disk_hits;       /* kernels loaded from the cache on disk instead of compiled */
+    uint64_t disk_absent;     /* kernels not found there, by reason: there is no such entry, */
+    uint64_t disk_damaged;    /* the entry is not what was written, */
+    uint64_t disk_unreadable; /* the file could not be read, */
+    uint64_t disk_refused;    /* the entry is good but could not be loaded, */
+    uint64_t disk_forced;     /* EIDER_FORCE_CACHE_UPDATE */
+    uint64_t disk_read_bytes;
+    uint64_t disk_writes; /* entries written, and their bytes */
+    uint64_t disk_written_bytes;
+    uint64_t disk_evictions; /* entries removed to keep the budgets */
+    uint64_t disk_ns;        /* time spent reading entries that were hits */
+    uint64_t ir_ns, opt_ns, ptx_ns, assemble_ns, load_ns; /* time spent in the stages */
 } eider_counters;
 
 EIDER_API void eider_context_counters(eider_context *ctx, eider_counters *out);
@@ -376,10 +393,10 @@ typedef struct eider_request {
     int32_t any_layout;    /* nonzero: accept any strides up to the rank of `args` */
 } eider_request;
 
-/* Builds what `request` describes for `device`, or finds it in memory.  May compile,
- * allocate and load; takes tens of milliseconds when it does.  While a stream is being
- * captured it loads in the driver's relaxed capture mode, and the capture stays valid;
- * EIDER_CAPTURING is what a driver gives that refuses even that.
+/* Finds what `request` describes for `device` in memory or on disk, or builds it.  May
+ * compile, allocate, load and use files; takes tens of milliseconds when it compiles.
+ * While a stream is being captured it loads in the driver's relaxed capture mode, and the
+ * capture stays valid; EIDER_CAPTURING is what a driver gives that refuses even that.
  * Caller owns *out: eider_kernel_release. */
 EIDER_API EIDER_CHECKED eider_status eider_prepare(eider_device *device,
                                                    const eider_request *request,
@@ -429,6 +446,7 @@ typedef struct eider_kernel_info {
     int32_t shared_bytes;
     int32_t index_bits;                                   /* 32 or 64 */
     uint64_t ir_ns, opt_ns, ptx_ns, assemble_ns, load_ns; /* 0: the stage did not run */
+    uint64_t disk_ns; /* reading it from the cache on disk; 0: it was compiled */
 } eider_kernel_info;
 
 EIDER_API void eider_kernel_describe(const eider_kernel *kernel, eider_kernel_info *out);

@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define PATH_BYTES 4608
+#define PATH_BYTES EIDER_DISK_PATH_BYTES
 #define TEMPORARY_AGE_S (24 * 3600)
 #define OTHERS_MAY_WRITE (S_IWGRP | S_IWOTH)
 
@@ -228,40 +228,60 @@ void eider_disk_collect(const char *temporary)
 
 /* ---- Publishing ---------------------------------------------------------------- */
 
-static int write_all(int fd, const struct eider_blob *piece)
+int eider_disk_draft(const char *temporary, struct eider_disk_draft *out,
+                     struct eider_disk_error *error)
 {
-    const char *at = piece->data;
-    for (size_t left = piece->size; left;) {
-        ssize_t n = write(fd, at, left);
+    *error = (struct eider_disk_error){0};
+    out->size = 0;
+    if (!name_temporary(temporary, out->name))
+        return refused(error, "no name for a temporary file could be made");
+    out->fd = open(out->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return out->fd >= 0 ? 1 : failed(error, "open", out->name);
+}
+
+int eider_disk_draft_add(struct eider_disk_draft *draft, const void *data, size_t size,
+                         struct eider_disk_error *error)
+{
+    const char *at = data;
+    for (size_t left = size; left;) {
+        ssize_t n = write(draft->fd, at, left);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return 0;
+        if (n < 0) return failed(error, "write", draft->name);
         at += n;
         left -= (size_t)n;
     }
+    draft->size += size;
     return 1;
 }
 
-static int fill(int fd, const struct eider_blob *pieces, size_t n_pieces, const char *path,
-                struct eider_disk_error *error)
+int eider_disk_draft_publish(struct eider_disk_draft *draft, const char *path,
+                             struct eider_disk_error *error)
 {
-    for (size_t i = 0; i < n_pieces; i++)
-        if (!write_all(fd, &pieces[i])) return failed(error, "write", path);
-    if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP) return failed(error, "fsync", path);
-    return 1;
-}
-
-int eider_disk_publish(const char *temporary, const char *path, const struct eider_blob *pieces,
-                       size_t n_pieces, struct eider_disk_error *error)
-{
-    char name[PATH_BYTES];
-    *error = (struct eider_disk_error){0};
-    if (!name_temporary(temporary, name)) return refused(error, "no name for a temporary file");
-    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) return failed(error, "open", name);
-    int ok = fill(fd, pieces, n_pieces, name, error);
+    int ok = 1;
+    if (fsync(draft->fd) != 0 && errno != EINVAL && errno != ENOTSUP)
+        ok = failed(error, "fsync", draft->name);
     /* Network file systems report a full disk here; the descriptor is gone either way. */
-    if (close(fd) != 0 && ok) ok = failed(error, "close", name);
-    if (ok && rename(name, path) != 0) ok = failed(error, "rename", path);
-    if (!ok) unlink(name);
+    if (close(draft->fd) != 0 && ok) ok = failed(error, "close", draft->name);
+    draft->fd = -1;
+    if (ok && rename(draft->name, path) != 0) ok = failed(error, "rename", path);
+    if (!ok) eider_disk_draft_discard(draft);
     return ok;
+}
+
+void eider_disk_draft_discard(struct eider_disk_draft *draft)
+{
+    if (draft->fd >= 0) close(draft->fd);
+    draft->fd = -1;
+    unlink(draft->name);
+}
+
+int eider_disk_publish(const char *temporary, const char *path, const void *data, size_t size,
+                       struct eider_disk_error *error)
+{
+    struct eider_disk_draft draft;
+    if (!eider_disk_draft(temporary, &draft, error)) return 0;
+    if (eider_disk_draft_add(&draft, data, size, error))
+        return eider_disk_draft_publish(&draft, path, error);
+    eider_disk_draft_discard(&draft);
+    return 0;
 }

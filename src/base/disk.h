@@ -38,10 +38,28 @@ eider_status eider_disk_read(const eider_allocator *a, const char *path, size_t 
 int eider_disk_read_at(int fd, void *to, size_t size, uint64_t offset,
                        struct eider_disk_error *error);
 
-/* Writes `path` through a temporary file in the folder `temporary`, on the same file
- * system: full write, fsync, rename.  Returns 0 on failure, and then leaves nothing. */
-int eider_disk_publish(const char *temporary, const char *path, const struct eider_blob *pieces,
-                       size_t n_pieces, struct eider_disk_error *error);
+/* A file that is being written and has no name of its own yet. */
+#define EIDER_DISK_PATH_BYTES 4608
+struct eider_disk_draft {
+    int fd;
+    uint64_t size;
+    char name[EIDER_DISK_PATH_BYTES];
+};
+
+/* Starts a file in the folder `temporary`, mode 0600.  These return 0 on failure. */
+int eider_disk_draft(const char *temporary, struct eider_disk_draft *out,
+                     struct eider_disk_error *error);
+int eider_disk_draft_add(struct eider_disk_draft *draft, const void *data, size_t size,
+                         struct eider_disk_error *error);
+/* Makes it `path`, on the same file system: fsync, rename.  After a failure, and after
+ * eider_disk_draft_discard, nothing is left of it. */
+int eider_disk_draft_publish(struct eider_disk_draft *draft, const char *path,
+                             struct eider_disk_error *error);
+void eider_disk_draft_discard(struct eider_disk_draft *draft);
+
+/* All of it for one piece. */
+int eider_disk_publish(const char *temporary, const char *path, const void *data, size_t size,
+                       struct eider_disk_error *error);
 
 /* Removes the temporary files in `temporary` whose writers are gone: processes of this
  * machine that ended, and whatever is a day old. */

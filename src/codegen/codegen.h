@@ -15,11 +15,19 @@
 #include "memory.h"
 #include "target.h"
 
-/* Registers the NVPTX and host targets, once per process.  Cheap afterwards. */
+/* Registers the NVPTX and host targets, once per process.  Cheap afterwards.  Every
+ * function that compiles or links does it itself. */
 eider_status eider_codegen_init(void);
 
 /* "19.1.7", of the LLVM that is linked. */
 const char *eider_codegen_llvm_version(void);
+
+/* "19.1.7 build 45a73837...": the same with the build id of the file that LLVM is in, for
+ * keys; distributions patch LLVM without changing its version. */
+const char *eider_codegen_llvm_build(void);
+
+/* A hash of eider's own sources of generated code (cmake/code_digest.cmake), for keys. */
+extern const char eider_code_digest[];
 
 /* ---- Module to PTX or object -------------------------------------------- */
 

@@ -1,9 +1,11 @@
 /* target_machine.c -- see target_machine.h. */
 #include "target_machine.h"
 
+#include <link.h>
 #include <llvm-c/Core.h>
 #include <llvm-c/Target.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,19 +18,60 @@
 static struct eider_host host;
 static char host_text[8192];
 static char version_text[24];
+static char build_text[80];
 
-static void init_once(void)
+/* ---- The host and LLVM itself: known without registering anything ------------- */
+
+/* Adds the build id in one segment of notes, if it is there. */
+static int add_build_id(const char *notes, size_t size, char *out, size_t room)
 {
-    LLVMInitializeNVPTXTargetInfo();
-    LLVMInitializeNVPTXTarget();
-    LLVMInitializeNVPTXTargetMC();
-    LLVMInitializeNVPTXAsmPrinter();
-    LLVMInitializeNativeTarget();
-    LLVMInitializeNativeAsmPrinter();
-    LLVMInitializeNativeAsmParser();
+    ElfW(Nhdr) note;
+    for (size_t at = 0; at + sizeof note <= size;) {
+        memcpy(&note, notes + at, sizeof note);
+        const char *name = notes + at + sizeof note;
+        const char *id = name + ((note.n_namesz + 3u) & ~3u);
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
+            int n = snprintf(out, room, " build ");
+            for (size_t i = 0; i < note.n_descsz && (size_t)n + 2 < room; i++)
+                n += snprintf(out + n, room - (size_t)n, "%02x", (unsigned char)id[i]);
+            return 1;
+        }
+        at += sizeof note + ((note.n_namesz + 3u) & ~3u) + ((note.n_descsz + 3u) & ~3u);
+    }
+    return 0;
+}
+
+/* Stops at the loaded file that LLVM's code is in. */
+static int find_build(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size, (void)user;
+    void (*function)(unsigned *, unsigned *, unsigned *) = LLVMGetVersion;
+    uintptr_t wanted = 0;
+    memcpy(&wanted, &function, sizeof wanted);
+    int is_here = 0;
+    for (size_t i = 0; i < info->dlpi_phnum && !is_here; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        is_here = p->p_type == PT_LOAD && wanted - info->dlpi_addr - p->p_vaddr < p->p_memsz;
+    }
+    if (!is_here) return 0;
+    size_t length = strlen(build_text);
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        const char *notes = (const char *)(uintptr_t)(info->dlpi_addr + p->p_vaddr);
+        if (p->p_type == PT_NOTE &&
+            add_build_id(notes, p->p_memsz, build_text + length, sizeof build_text - length))
+            break;
+    }
+    return 1;
+}
+
+static void learn_once(void)
+{
     unsigned major, minor, patch;
     LLVMGetVersion(&major, &minor, &patch);
     snprintf(version_text, sizeof version_text, "%u.%u.%u", major, minor, patch);
+    snprintf(build_text, sizeof build_text, "%s", version_text);
+    dl_iterate_phdr(find_build, NULL);
     host.cpu = LLVMGetHostCPUName(); /* kept until the process ends */
     host.features = LLVMGetHostCPUFeatures();
     host.triple = LLVMGetDefaultTargetTriple();
@@ -47,22 +90,50 @@ static void init_once(void)
     host_text[length - 1] = '\0';
 }
 
-eider_status eider_codegen_init(void)
+static void learn(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (pthread_once(&once, init_once) != 0)
-        return eider_fail(EIDER_CODEGEN, "LLVM's targets could not be registered");
-    return EIDER_OK;
+    pthread_once(&once, learn_once);
 }
 
 const char *eider_codegen_llvm_version(void)
 {
-    return eider_codegen_init() == EIDER_OK ? version_text : "";
+    learn();
+    return version_text;
+}
+
+const char *eider_codegen_llvm_build(void)
+{
+    learn();
+    return build_text;
 }
 
 const char *eider_codegen_host(void)
 {
-    return eider_codegen_init() == EIDER_OK ? host_text : "";
+    learn();
+    return host_text;
+}
+
+/* ---- Targets ------------------------------------------------------------------- */
+
+static void register_once(void)
+{
+    learn();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    LLVMInitializeNativeTarget();
+    LLVMInitializeNativeAsmPrinter();
+    LLVMInitializeNativeAsmParser();
+}
+
+eider_status eider_codegen_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (pthread_once(&once, register_once) != 0)
+        return eider_fail(EIDER_CODEGEN, "LLVM's targets could not be registered");
+    return EIDER_OK;
 }
 
 const struct eider_host *eider_target_host(void)

@@ -93,7 +93,6 @@ static eider_status open_device(eider_device *device)
 {
     eider_context *ctx = device->ctx;
     if (device->borrowed) return eider_fail(EIDER_UNSUPPORTED, "the CPU has no context to borrow");
-    EIDER_TRY(eider_codegen_init());
     struct cpu_state *mine = eider_mem_zero(&ctx->allocator, sizeof *mine);
     if (!mine) return EIDER_OOM;
     mine->n_threads = ctx->cpu_threads ? ctx->cpu_threads : eider_cpu_pool_cores();

@@ -10,6 +10,7 @@
 
 #include "backend.h"
 #include "code_cache.h"
+#include "disk_cache.h"
 
 #define WORKER_DEADLINE_MS 60000
 
@@ -76,6 +77,7 @@ eider_status eider_context_create(const eider_context_options *options, eider_co
     ctx->fork_generation = eider_context_fork_generation();
     pthread_mutex_init(&ctx->lock, NULL);
     eider_status status = eider_code_cache_create(ctx, &ctx->cache);
+    if (status == EIDER_OK) status = eider_disk_cache_create(ctx, options, &ctx->disk);
     if (status == EIDER_OK && options->cuda_library) {
         ctx->cuda_library = eider_mem_strdup(&allocator, options->cuda_library);
         if (!ctx->cuda_library) status = EIDER_OOM;
@@ -95,6 +97,7 @@ void eider_context_destroy(eider_context *ctx)
     if (eider_context_forked(ctx)) pthread_mutex_init(&ctx->lock, NULL);
     eider_code_cache_destroy(ctx->cache);
     eider_device_close_all(ctx);
+    eider_disk_cache_destroy(ctx->disk);
     pthread_mutex_destroy(&ctx->lock);
     eider_mem_free(&allocator, ctx->cuda_library);
     eider_mem_free(&allocator, ctx);
@@ -112,6 +115,22 @@ void eider_context_counters(eider_context *ctx, eider_counters *out)
         .waits = values[EIDER_COUNT_WAITS],
         .launches = values[EIDER_COUNT_LAUNCHES],
         .empty_launches = values[EIDER_COUNT_EMPTY_LAUNCHES],
+        .disk_hits = values[EIDER_COUNT_DISK_HITS],
+        .disk_absent = values[EIDER_COUNT_DISK_ABSENT],
+        .disk_damaged = values[EIDER_COUNT_DISK_DAMAGED],
+        .disk_unreadable = values[EIDER_COUNT_DISK_UNREADABLE],
+        .disk_refused = values[EIDER_COUNT_DISK_REFUSED],
+        .disk_forced = values[EIDER_COUNT_DISK_FORCED],
+        .disk_read_bytes = values[EIDER_COUNT_DISK_READ_BYTES],
+        .disk_writes = values[EIDER_COUNT_DISK_WRITES],
+        .disk_written_bytes = values[EIDER_COUNT_DISK_WRITTEN_BYTES],
+        .disk_evictions = values[EIDER_COUNT_EVICTIONS],
+        .disk_ns = values[EIDER_COUNT_DISK_NS],
+        .ir_ns = values[EIDER_COUNT_IR_NS],
+        .opt_ns = values[EIDER_COUNT_OPT_NS],
+        .ptx_ns = values[EIDER_COUNT_PTX_NS],
+        .assemble_ns = values[EIDER_COUNT_ASSEMBLE_NS],
+        .load_ns = values[EIDER_COUNT_LOAD_NS],
     };
 }
 

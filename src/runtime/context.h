@@ -26,10 +26,27 @@ enum eider_counter {
     EIDER_COUNT_WAITS,
     EIDER_COUNT_LAUNCHES,
     EIDER_COUNT_EMPTY_LAUNCHES,
+    EIDER_COUNT_DISK_HITS,
+    EIDER_COUNT_DISK_ABSENT,
+    EIDER_COUNT_DISK_DAMAGED,
+    EIDER_COUNT_DISK_UNREADABLE,
+    EIDER_COUNT_DISK_REFUSED,
+    EIDER_COUNT_DISK_FORCED,
+    EIDER_COUNT_DISK_READ_BYTES,
+    EIDER_COUNT_DISK_WRITES,
+    EIDER_COUNT_DISK_WRITTEN_BYTES,
+    EIDER_COUNT_EVICTIONS,
+    EIDER_COUNT_DISK_NS,
+    EIDER_COUNT_IR_NS,
+    EIDER_COUNT_OPT_NS,
+    EIDER_COUNT_PTX_NS,
+    EIDER_COUNT_ASSEMBLE_NS,
+    EIDER_COUNT_LOAD_NS,
     EIDER_COUNT_COUNT
 };
 
 struct eider_code_cache;
+struct eider_disk_cache;
 
 struct eider_context {
     eider_allocator allocator;
@@ -43,6 +60,7 @@ struct eider_context {
     unsigned fork_generation;   /* of the process that created it */
     _Atomic uint64_t counters[EIDER_COUNT_COUNT];
     struct eider_code_cache *cache;
+    struct eider_disk_cache *disk;
 
     pthread_mutex_t lock;
     eider_device *devices;                    /* linked by `next`; lock */
@@ -59,9 +77,14 @@ eider_status eider_context_check(const eider_context *ctx);
 void eider_context_log(eider_context *ctx, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+static inline void eider_context_add(eider_context *ctx, enum eider_counter counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(&ctx->counters[counter], n, memory_order_relaxed);
+}
+
 static inline void eider_context_count(eider_context *ctx, enum eider_counter counter)
 {
-    atomic_fetch_add_explicit(&ctx->counters[counter], 1, memory_order_relaxed);
+    eider_context_add(ctx, counter, 1);
 }
 
 /* How many forks lie between the process that loaded the library and this one. */

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "code_cache.h"
+#include "disk_cache.h"
 
 #define TEXTS_BYTES_MAX ((size_t)16 << 20) /* a manifest holds the program's text */
 
@@ -189,7 +190,8 @@ enum assembler_kind { NOBODY, A_TOOL, THE_DRIVER };
 struct assembler {
     enum assembler_kind kind;
     struct eider_assembler_info tool;
-    char text[112]; /* "ptxas 13.0.88", as in the manifest */
+    int is_a_makeshift; /* there is none here: what any of them made is better */
+    char text[112];     /* "ptxas 13.0.88", as in the manifest */
 };
 
 static eider_status choose_assembler(const struct eider_plan *plan, struct assembler *out)
@@ -206,6 +208,7 @@ static eider_status choose_assembler(const struct eider_plan *plan, struct assem
         }
         /* Without one, a device's own driver does it, and PTX can still be looked at. */
         if (status != EIDER_ASSEMBLER || !is_auto) return status;
+        out->is_a_makeshift = 1;
     }
     if (out->kind == NOBODY && plan->device) {
         out->kind = THE_DRIVER;
@@ -278,12 +281,10 @@ static eider_status load(struct eider_kernel *kernel, const struct eider_plan *p
     return EIDER_OK;
 }
 
-static eider_status compile(struct eider_kernel *kernel, const struct eider_plan *plan)
+static eider_status compile(struct eider_kernel *kernel, const struct eider_plan *plan,
+                            const struct assembler *by)
 {
-    struct assembler by;
     struct eider_blob code = {0};
-    EIDER_TRY(choose_assembler(plan, &by));
-    EIDER_TRY(eider_manifest_write(plan, by.text, kernel));
     if (plan->request->source)
         EIDER_TRY(compile_source(kernel, plan, &code));
     else
@@ -291,7 +292,7 @@ static eider_status compile(struct eider_kernel *kernel, const struct eider_plan
     eider_context_count(kernel->ctx, EIDER_COUNT_COMPILES);
     int is_cpu = kernel->target.sm == 0;
     kernel->stages[is_cpu ? EIDER_STAGE_CUBIN : EIDER_STAGE_PTX] = code;
-    EIDER_TRY(assemble(kernel, plan, &by));
+    EIDER_TRY(assemble(kernel, plan, by));
     EIDER_TRY(load(kernel, plan));
     const eider_kernel_info *i = &kernel->info;
     uint64_t ns = i->ir_ns + i->opt_ns + i->ptx_ns + i->assemble_ns + i->load_ns;
@@ -300,11 +301,57 @@ static eider_status compile(struct eider_kernel *kernel, const struct eider_plan
     return EIDER_OK;
 }
 
+/* ---- From disk, or all of it -------------------------------------------------- */
+
+/* Whether compiling again may help where what was on disk did not load. */
+static int may_be_stale(eider_status status)
+{
+    return status == EIDER_DRIVER || status == EIDER_CODEGEN || status == EIDER_TARGET ||
+           status == EIDER_ASSEMBLER || status == EIDER_UNSUPPORTED;
+}
+
+/* *done is 1 when the kernel was on disk and is loaded. */
+static eider_status recall(struct eider_kernel *kernel, const struct eider_plan *plan,
+                           const struct assembler *by, int *done)
+{
+    EIDER_TRY(eider_disk_cache_recall(kernel, plan, by->is_a_makeshift, done));
+    if (!*done) return EIDER_OK;
+    eider_status status = load(kernel, plan);
+    if (status == EIDER_OK) eider_context_count(kernel->ctx, EIDER_COUNT_DISK_HITS);
+    if (!may_be_stale(status)) return status;
+    *done = 0;
+    return eider_disk_cache_reject(kernel, plan, by->text);
+}
+
+static eider_status build(struct eider_kernel *kernel, const struct eider_plan *plan)
+{
+    struct assembler by;
+    int done;
+    EIDER_TRY(choose_assembler(plan, &by));
+    EIDER_TRY(eider_manifest_write(plan, by.text, kernel));
+    EIDER_TRY(recall(kernel, plan, &by, &done));
+    if (done) return EIDER_OK;
+    EIDER_TRY(compile(kernel, plan, &by));
+    eider_disk_cache_keep(kernel);
+    return EIDER_OK;
+}
+
+static void count_stages(struct eider_kernel *kernel)
+{
+    const eider_kernel_info *info = &kernel->info;
+    eider_context_add(kernel->ctx, EIDER_COUNT_IR_NS, info->ir_ns);
+    eider_context_add(kernel->ctx, EIDER_COUNT_OPT_NS, info->opt_ns);
+    eider_context_add(kernel->ctx, EIDER_COUNT_PTX_NS, info->ptx_ns);
+    eider_context_add(kernel->ctx, EIDER_COUNT_ASSEMBLE_NS, info->assemble_ns);
+    eider_context_add(kernel->ctx, EIDER_COUNT_LOAD_NS, info->load_ns);
+}
+
 eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kernel **out)
 {
     struct eider_kernel *kernel;
     EIDER_TRY(create(plan, &kernel));
-    eider_status status = compile(kernel, plan);
+    eider_status status = build(kernel, plan);
+    count_stages(kernel);
     if (status == EIDER_OK)
         *out = kernel;
     else

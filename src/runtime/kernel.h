@@ -60,6 +60,11 @@ struct eider_kernel {
     struct eider_kernel *next; /* ctx->lock */
 };
 
+/* Checks the request and makes every choice; compiles nothing.  `device` may be NULL: then
+ * the request names the target.  `request` must outlive *out. */
+eider_status eider_prepare_plan(eider_context *ctx, eider_device *device,
+                                const eider_request *request, struct eider_plan *out);
+
 /* Compiles and, with a device, loads.  Caller owns one reference of *out. */
 eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kernel **out);
 

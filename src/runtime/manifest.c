@@ -10,9 +10,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Changes whenever eider generates other code from the same ingredients. */
-#define CODE_VERSION 1
-
 static const char *const math_names[] = {"auto", "approx", "fast", "exact"};
 
 /* One line of the manifest: line breaks in `text` would start another. */
@@ -104,7 +101,7 @@ eider_status eider_manifest_write(const struct eider_plan *plan, const char *ass
 
     struct eider_text text;
     eider_text_init(&text, &plan->ctx->allocator);
-    eider_text_add(&text, "eider: %s code %d\n", eider_version(), CODE_VERSION);
+    eider_text_add(&text, "eider: %s code %s\n", eider_version(), eider_code_digest);
     if (plan->request->source)
         add_source(&text, plan->request->source, kernel, shown);
     else
@@ -112,10 +109,11 @@ eider_status eider_manifest_write(const struct eider_plan *plan, const char *ass
     add_line(&text, "numerics", numerics);
     add_line(&text, "target", target);
     add_line(&text, "host", plan->target.sm ? "" : eider_codegen_host());
-    add_line(&text, "llvm", eider_codegen_llvm_version());
+    add_line(&text, "llvm", eider_codegen_llvm_build());
     add_line(&text, "pipeline", eider_codegen_pipeline());
-    add_line(&text, "assembler", assembler);
+    add_line(&text, "ptx", plan->target.sm ? "lowest" : ""); /* the version that the code needs */
     eider_text_add(&text, "line_info: %d\n", plan->request->line_info != 0);
+    add_line(&text, "assembler", assembler);
 
     char *manifest;
     EIDER_TRY(eider_text_take(&text, &manifest, NULL));

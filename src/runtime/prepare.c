@@ -214,9 +214,9 @@ static eider_status check_request(const eider_request *request)
     return EIDER_OK;
 }
 
-static eider_status get_kernel(struct eider_plan *plan, eider_kernel **out)
+/* Makes every choice; plan->ctx, device, request and target are set. */
+static eider_status complete(struct eider_plan *plan)
 {
-    EIDER_TRY(eider_codegen_init());
     plan->ftz = plan->request->numerics.ftz == EIDER_ON;
     plan->contract = plan->request->numerics.contract != EIDER_OFF;
     if (plan->request->source)
@@ -224,35 +224,42 @@ static eider_status get_kernel(struct eider_plan *plan, eider_kernel **out)
     else
         EIDER_TRY(plan_program(plan));
     set_identity(plan);
-    return eider_code_cache_get(plan->ctx->cache, plan, out);
+    return EIDER_OK;
+}
+
+eider_status eider_prepare_plan(eider_context *ctx, eider_device *device,
+                                const eider_request *request, struct eider_plan *out)
+{
+    EIDER_TRY(eider_context_check(ctx));
+    EIDER_TRY(check_request(request));
+    *out = (struct eider_plan){.ctx = ctx, .device = device, .request = request};
+    if (request->target)
+        EIDER_TRY(eider_target_parse(request->target, &out->target));
+    else if (device)
+        out->target = device->target;
+    else
+        return eider_fail(EIDER_BAD_ARG, "eider_compile: no target is given");
+    if (device && out->target.sm != device->target.sm)
+        return eider_fail(EIDER_TARGET, "target %s is not that of the device, %s", request->target,
+                          device->info.target);
+    return complete(out);
 }
 
 /* ---- Public ------------------------------------------------------------ */
 
 eider_status eider_prepare(eider_device *device, const eider_request *request, eider_kernel **out)
 {
+    struct eider_plan plan;
     if (!device || !request || !out)
         return eider_fail(EIDER_BAD_ARG, "eider_prepare: NULL argument");
-    EIDER_TRY(eider_context_check(device->ctx));
-    EIDER_TRY(check_request(request));
-    struct eider_plan plan = {
-        .ctx = device->ctx, .device = device, .request = request, .target = device->target};
-    if (request->target) {
-        EIDER_TRY(eider_target_parse(request->target, &plan.target));
-        if (plan.target.sm != device->target.sm)
-            return eider_fail(EIDER_TARGET, "target %s is not that of the device, %s",
-                              request->target, device->info.target);
-    }
-    return get_kernel(&plan, out);
+    EIDER_TRY(eider_prepare_plan(device->ctx, device, request, &plan));
+    return eider_code_cache_get(plan.ctx->cache, &plan, out);
 }
 
 eider_status eider_compile(eider_context *ctx, const eider_request *request, eider_kernel **out)
 {
+    struct eider_plan plan;
     if (!ctx || !request || !out) return eider_fail(EIDER_BAD_ARG, "eider_compile: NULL argument");
-    EIDER_TRY(eider_context_check(ctx));
-    EIDER_TRY(check_request(request));
-    if (!request->target) return eider_fail(EIDER_BAD_ARG, "eider_compile: no target is given");
-    struct eider_plan plan = {.ctx = ctx, .request = request};
-    EIDER_TRY(eider_target_parse(request->target, &plan.target));
-    return get_kernel(&plan, out);
+    EIDER_TRY(eider_prepare_plan(ctx, NULL, request, &plan));
+    return eider_code_cache_get(plan.ctx->cache, &plan, out);
 }
