@@ -158,6 +158,7 @@ static void conversions_use_the_instructions_of_the_target(void **state)
                              from_e5m2[] = {EIDER_E5M2, EIDER_F32};
     make(&k, sm_90, "out = x * y", bf16x3, 3, "vec=8,unroll=1,packed=0");
     EXPECT(&k, "cvt.rn.bf16x2.f32", 4);
+    EXPECT(&k, ", -65536;", 2 * 4); /* the upper halves of two operands */
     map_release(&k);
     make(&k, sm_90, "out = x", to_e4m3, 2, "vec=4,unroll=1");
     EXPECT(&k, "cvt.rn.satfinite.e4m3x2.f32", 2 + 4);
@@ -217,6 +218,22 @@ static void flushing_is_in_every_instruction_or_in_none(void **state)
     assert_true(count(&k, "fma.rn.f32") > 0);
     assert_int_equal(count(&k, ".ftz"), 0);
     map_release(&k);
+}
+
+static void the_cpu_flushes_inside_the_kernel_only(void **state)
+{
+    (void)state;
+    int64_t n = 40;
+    float in[40], out[40];
+    volatile float tiny = 0x1p-140f;
+    for (int i = 0; i < 40; i++) in[i] = tiny;
+    eider_tensor args[2] = {{in, EIDER_F32, 1, &n, NULL}, {out, EIDER_F32, 1, &n, NULL}};
+    for (int ftz = 0; ftz < 2; ftz++) {
+        struct map_request r = {.text = "out = x * 4", .args = args, .ftz = ftz};
+        map_once(&r);
+        for (int i = 0; i < 40; i++) assert_true(out[i] == (ftz ? 0 : 0x1p-138f));
+        assert_true(tiny * 4 > 0);
+    }
 }
 
 /* ---- The assembler ------------------------------------------------------- */
@@ -357,6 +374,7 @@ int main(void)
         cmocka_unit_test(conversions_use_the_instructions_of_the_target),
         cmocka_unit_test(pairs_are_used_where_they_round_alike),
         cmocka_unit_test(flushing_is_in_every_instruction_or_in_none),
+        cmocka_unit_test(the_cpu_flushes_inside_the_kernel_only),
         cmocka_unit_test(every_target_assembles_every_type),
         cmocka_unit_test(every_policy_assembles),
         cmocka_unit_test(strided_and_broadcast_kernels_assemble),
