@@ -470,6 +470,209 @@ EIDER_API EIDER_CHECKED eider_status eider_kernel_bytes(const eider_kernel *kern
                                                         const eider_tensor *args, size_t n_args,
                                                         uint64_t *out);
 
+/* ---- Tuning ------------------------------------------------------------- */
+
+/* docs/TUNING.md explains spaces, conditions, triggers and records. */
+
+typedef enum eider_search {
+    EIDER_SEARCH_AUTO = 0,       /* exhaustive up to 128 configs, else directed */
+    EIDER_SEARCH_EXHAUSTIVE = 1,
+    EIDER_SEARCH_RANDOM = 2,     /* `limit` configs, by `seed` */
+    EIDER_SEARCH_DIRECTED = 3    /* descent along the parameters, `limit` configs at most */
+} eider_search;
+
+/* A functional trigger: `name = value` becomes part of the key. */
+typedef struct eider_tune_function {
+    const char *name;
+    int64_t (*call)(void *user, const eider_tensor *args, size_t n_args);
+    void *user;
+} eider_tune_function;
+
+/* How a kernel of an eider_source is launched. */
+typedef struct eider_geometry {
+    uint32_t grid[3];
+    uint32_t block[3]; /* 0 counts as 1 */
+    uint32_t shared_bytes;
+} eider_geometry;
+
+/* Where a tuning stands. */
+typedef struct eider_tune_progress {
+    const char *stage;  /* "compile", "check", "time"; static */
+    const char *config; /* what is being worked on, or the best so far */
+    size_t done, total; /* of this stage */
+    size_t n_candidates;
+    double best_ns;     /* 0: nothing was timed yet */
+    double elapsed_s;
+} eider_tune_progress;
+
+/* One launch, for a timer of the caller. */
+typedef eider_status (*eider_tune_run)(void *run);
+
+/* What the caller may do during a tuning.  All may be NULL; all get `user`. */
+typedef struct eider_tune_hooks {
+    void *user;
+    /* Nonzero keeps the config. */
+    int32_t (*accepts)(void *user, const char *config, const eider_tensor *args, size_t n_args);
+    /* Nonzero zeroes operand `i`, one of `reset_to_zero`, before each run of the config. */
+    int32_t (*resets)(void *user, size_t i, const char *config);
+    /* Around every run, never in the time; `args` are the tuner's scratch operands. */
+    void (*before_run)(void *user, const char *config, const eider_tensor *args, size_t n_args);
+    void (*after_run)(void *user, const char *config, const eider_tensor *args, size_t n_args);
+    /* Calls run(arg) once and gives its time, instead of the backend's clock. */
+    eider_status (*timer)(void *user, eider_tune_run run, void *arg, double *out_ns);
+    /* The geometry of a source, instead of the expressions. */
+    eider_status (*geometry)(void *user, const char *config, const eider_tensor *args,
+                             size_t n_args, eider_geometry *out);
+    /* Called now and then from the calling thread; nonzero cancels (EIDER_CANCELLED). */
+    int32_t (*progress)(void *user, const eider_tune_progress *progress);
+} eider_tune_hooks;
+
+/* What to tune and how.  Zero-initialise, then set `kernel` and what matters. */
+typedef struct eider_tune_request {
+    /* The kernel.  Its `config` fixes parameters; its `args` are what is tuned for.  Inputs
+     * with `data` are read, never written; without, they are made up.  Outputs are never
+     * touched.  Text of a source may hold ${name}, replaced by the config's value. */
+    const eider_request *kernel;
+
+    /* The candidates: every combination of `space`, and `configs`.  Neither: a space of the
+     * template's parameters. */
+    const char *space;              /* "vec=4|8,unroll=1|2|4" */
+    const char *const *configs;
+    size_t n_configs;
+    const char *condition;          /* "vec * unroll <= 16 && x.size(-1) % vec == 0" */
+
+    /* What retunes, in any order: "x.dtype, x.size(1), pow2(x.size(0))".  NULL: the next
+     * power of two of every output's elements.  Always in the key: the kernel (program or
+     * source, layout, numerics, assembler), alignment, device, driver and `hot`. */
+    const char *triggers;
+    const eider_tune_function *functions;
+    size_t n_functions;
+
+    eider_search search;
+    uint64_t seed;
+    int32_t limit;                  /* configs that are timed at most; 0: 60 when not exhaustive */
+    double budget_s;                /* 0: 60; the best so far is taken when it ends */
+    int32_t hot;                    /* nonzero: the L2 cache keeps what the last run left */
+    int32_t warm_up_ms;             /* of the device, before timing; 0: 50; negative: none */
+    int32_t rounds;                 /* times of a config that stays in the race; 0: 10 */
+    double tie;                     /* configs this much slower count as equal; 0: 0.01 */
+
+    /* Numbers.  A candidate whose outputs differ from those of the reference config, or that
+     * writes beyond them, is rejected. */
+    const char *reference;          /* NULL: the default rule; of a source the first candidate */
+    int32_t check_program;          /* nonzero: compare the reference with eider_program_eval */
+    double tolerance;               /* 0: bits must be equal.  Else |difference| may be this
+                                     * times max(1, |value|), and math modes are candidates */
+    const char *restore;            /* operands that are put back before every run: "x,y" */
+    const char *reset_to_zero;      /* operands that are zeroed before every run */
+
+    /* Of a source: expressions over operands and parameters, one to three, with commas. */
+    const char *grid;               /* "ceil_div(x.count, 256 * vec)" */
+    const char *block;              /* NULL: the source's */
+    const char *shared;             /* NULL: the source's */
+
+    const char *records;            /* folder of timings; NULL: EIDER_HOME's */
+    int32_t no_records;             /* nonzero: neither read nor write files */
+    int32_t force;                  /* nonzero: forget earlier timings of this key */
+    int32_t pinned;                 /* nonzero: never time, never compile */
+    int32_t job_deadline_ms;        /* how long to wait for another that tunes it; 0: 120000 */
+
+    void *stream;                   /* where the inputs come from; is waited for */
+    eider_tune_hooks hooks;
+} eider_tune_request;
+
+typedef enum eider_tune_outcome {
+    EIDER_TUNE_UNTRIED = 0,
+    EIDER_TUNE_TIMED = 1,
+    EIDER_TUNE_STOPPED = 2, /* timed, and dropped early: far behind */
+    EIDER_TUNE_WRONG = 3,   /* the gate rejected it */
+    EIDER_TUNE_FAILED = 4   /* it could not be built or run */
+} eider_tune_outcome;
+
+/* What one candidate gave. */
+typedef struct eider_tune_entry {
+    const char *config;
+    eider_tune_outcome outcome;
+    const char *reason;       /* of WRONG and FAILED; else "" */
+    const double *samples_ns; /* ascending */
+    const int32_t *clock_khz; /* when the sample beside it was taken; 0: unknown */
+    size_t n_samples;
+    double median_ns, p20_ns, p80_ns;
+    int32_t recorded;         /* nonzero: nothing of it was measured in this call */
+} eider_tune_entry;
+
+typedef enum eider_tune_end {
+    EIDER_TUNE_COMPLETE = 0, /* the search ended by itself */
+    EIDER_TUNE_BUDGET = 1,   /* the time was over */
+    EIDER_TUNE_SINGLE = 2,   /* one candidate: nothing to choose */
+    EIDER_TUNE_RECORDED = 3  /* the choice was known */
+} eider_tune_end;
+
+typedef struct eider_tune_summary {
+    const char *config;  /* the choice: for eider_request.config */
+    eider_math math;     /* for eider_request.numerics */
+    const char *key;     /* 32 hexadecimal digits */
+    const char *key_text; /* its ingredients, one per line */
+    eider_tune_end end;
+    double median_ns;    /* of the choice; 0: not timed */
+    int32_t noisy;       /* nonzero: the middle 60 % of the choice's times spread over 20 % */
+    size_t n_entries, n_timed, n_recorded, n_wrong, n_failed;
+    size_t choice;       /* its entry */
+    eider_geometry geometry; /* of a source */
+    double compile_s, check_s, time_s, total_s;
+} eider_tune_summary;
+
+typedef struct eider_tuning eider_tuning;
+
+/* Finds the fastest config that gives the right numbers.  Timings of earlier calls, of this
+ * and other processes, are used; what is missing is compiled on all cores, checked and timed
+ * in turns; then everything is recorded.  One candidate is taken without any of that.
+ * Fails with
+ *   EIDER_PARSE         a space, condition, trigger or geometry is malformed; says where
+ *   EIDER_CONFIG        no candidate is valid, or a fixed parameter is not in the space
+ *   EIDER_NOT_PREPARED  `pinned`, and nothing is recorded for the key, which it names
+ *   EIDER_CAPTURING     `stream` is being captured; it stays valid
+ *   EIDER_CANCELLED     `progress` said so; what was measured is recorded
+ *   EIDER_TIMEOUT       another process tunes the same and did not end
+ * and, when no candidate works, with the first one's failure.
+ * Calls on one context take turns.  Caller owns *out: eider_tune_release. */
+EIDER_API EIDER_CHECKED eider_status eider_tune(eider_device *device,
+                                                const eider_tune_request *request,
+                                                eider_tuning **out);
+
+/* The recorded choice for a call, or EIDER_NOT_PREPARED: as with `pinned`.  eider_prepare
+ * itself never looks: pass the choice's config and math in its request.
+ * Caller owns *out: eider_tune_release. */
+EIDER_API EIDER_CHECKED eider_status eider_tune_lookup(eider_device *device,
+                                                       const eider_tune_request *request,
+                                                       eider_tuning **out);
+
+EIDER_API void eider_tune_release(eider_tuning *tuning);
+
+/* Strings and samples are the tuning's. */
+EIDER_API void eider_tune_describe(const eider_tuning *tuning, eider_tune_summary *out);
+
+/* Entry `i`, in the order of configs.  Fails with EIDER_BAD_ARG when there is none. */
+EIDER_API EIDER_CHECKED eider_status eider_tune_entry_get(const eider_tuning *tuning, size_t i,
+                                                          eider_tune_entry *out);
+
+/* Quantile `q` in [0, 1] of an entry's samples, interpolated; 0 without samples. */
+EIDER_API double eider_tune_quantile(const eider_tune_entry *entry, double q);
+
+/* Timings as files of JSON lines.  `records` names the folder, NULL that of EIDER_HOME.
+ * Writes all timings, or those of one key (32 digits), sorted.  Fails with EIDER_IO. */
+EIDER_API EIDER_CHECKED eider_status eider_tune_export(eider_context *ctx, const char *records,
+                                                       const char *key, const char *file);
+
+/* Adds the timings of a file to the records.  What is there already is not added twice. */
+EIDER_API EIDER_CHECKED eider_status eider_tune_import(eider_context *ctx, const char *records,
+                                                       const char *file);
+
+/* Writes the timings of both files, each once and sorted, so that the order of the two does
+ * not matter. */
+EIDER_API EIDER_CHECKED eider_status eider_tune_merge(eider_context *ctx, const char *a,
+                                                      const char *b, const char *file);
+
 /* ---- Tables ------------------------------------------------------------- */
 
 typedef enum eider_table {

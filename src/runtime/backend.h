@@ -23,8 +23,9 @@ struct eider_device {
     void *state;  /* the backend's, shared by its devices; context owns */
     struct eider_target target;
     eider_device_info info;
-    uint32_t refs;      /* handles; ctx->lock */
-    eider_device *next; /* ctx->lock */
+    struct eider_loaded *helper; /* the backend's own code, NULL until it is needed */
+    uint32_t refs;               /* handles; ctx->lock */
+    eider_device *next;          /* ctx->lock */
 };
 
 /* What to load. */
@@ -58,7 +59,8 @@ struct eider_shot {
 
 struct eider_backend {
     const char *name;
-    int wants_bytes; /* a launch's `bytes` decides how it runs */
+    int wants_bytes;  /* a launch's `bytes` decides how it runs */
+    int asynchronous; /* work is queued on streams */
     eider_status (*count)(eider_context *ctx, int32_t *out);
     /* Fills native, state, target and info of a device whose other members are set. */
     eider_status (*open)(eider_device *device);
@@ -79,6 +81,13 @@ struct eider_backend {
     void (*free)(eider_device *device, void *ptr);
     eider_status (*copy)(eider_device *device, void *stream, void *to, const void *from,
                          size_t bytes, eider_copy_kind kind);
+    /* Sets bytes on the stream. */
+    eider_status (*fill)(eider_device *device, void *stream, void *ptr, unsigned char value,
+                         size_t bytes);
+    /* Where two pieces of device memory differ first; `bytes` where they do not.  Waits for
+     * the stream.  By one thread of a context at a time. */
+    eider_status (*differs)(eider_device *device, void *stream, const void *a, const void *b,
+                            size_t bytes, size_t *out);
     eider_status (*stream_wait)(eider_device *device, void *stream);
     eider_status (*stream_create)(eider_device *device, void **out);
     void (*stream_destroy)(eider_device *device, void *stream);

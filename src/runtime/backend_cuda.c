@@ -195,10 +195,14 @@ static eider_status open_device(eider_device *device)
     return EIDER_OK;
 }
 
+static void unload(eider_device *device, struct eider_loaded *loaded);
+
 static void close_device(eider_device *device)
 {
     const struct eider_cuda_api *api = device->state;
     CUdevice gpu;
+    if (device->helper) unload(device, device->helper);
+    eider_mem_free(&device->ctx->allocator, device->helper);
     if (device->borrowed || !device->native) return;
     if (eider_context_forked(device->ctx)) return;
     if (api->cuDeviceGet(&gpu, device->ordinal) == CUDA_SUCCESS)
@@ -392,6 +396,75 @@ static eider_status memory_copy(eider_device *device, void *stream, void *to, co
     return leave(&scope, copy_in_scope(scope.api, stream, to, from, bytes, kind));
 }
 
+static eider_status memory_fill(eider_device *device, void *stream, void *ptr, unsigned char value,
+                                size_t bytes)
+{
+    struct scope scope;
+    if (bytes == 0) return EIDER_OK;
+    EIDER_TRY(enter(device, 0, &scope));
+    return leave(&scope, CALL(scope.api, cuMemsetD8Async, address(ptr), value, bytes, stream));
+}
+
+/* The first position at which two pieces of memory differ goes to a number that starts as
+ * their size.  A byte per thread: this compares, it is not timed. */
+static const char differs_ptx[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry eider_differs(.param .u64 pa, .param .u64 pb, .param .u64 pn,"
+    " .param .u64 pout)\n{\n"
+    ".reg .pred %p<3>; .reg .b32 %r<7>; .reg .b64 %d<10>;\n"
+    "ld.param.u64 %d1, [pa]; ld.param.u64 %d2, [pb];\n"
+    "ld.param.u64 %d3, [pn]; ld.param.u64 %d4, [pout];\n"
+    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;\n"
+    "mov.u32 %r3, %tid.x; mov.u32 %r4, %nctaid.x;\n"
+    "mul.wide.u32 %d5, %r1, %r2; cvt.u64.u32 %d6, %r3; add.u64 %d5, %d5, %d6;\n"
+    "mul.wide.u32 %d7, %r4, %r2;\n"
+    "again: setp.ge.u64 %p1, %d5, %d3; @%p1 bra done;\n"
+    "add.u64 %d8, %d1, %d5; add.u64 %d9, %d2, %d5;\n"
+    "ld.global.u8 %r5, [%d8]; ld.global.u8 %r6, [%d9];\n"
+    "setp.ne.u32 %p2, %r5, %r6;\n"
+    "@%p2 red.global.min.u64 [%d4], %d5;\n"
+    "add.u64 %d5, %d5, %d7; bra again;\n"
+    "done: ret;\n}\n";
+
+static eider_status get_differs(eider_device *device)
+{
+    const struct eider_blob ptx = {(void *)(uintptr_t)differs_ptx, sizeof differs_ptx - 1};
+    struct eider_load what = {
+        .code = &ptx, .is_ptx = 1, .block = {1, 1, 1}, .entry = "eider_differs"};
+    if (device->helper) return EIDER_OK;
+    struct eider_loaded *loaded = eider_mem_zero(&device->ctx->allocator, sizeof *loaded);
+    if (!loaded) return EIDER_OOM;
+    eider_status status = load(device, &what, loaded);
+    if (status == EIDER_OK)
+        device->helper = loaded;
+    else
+        eider_mem_free(&device->ctx->allocator, loaded);
+    return status;
+}
+
+static eider_status memory_differs(eider_device *device, void *stream, const void *a, const void *b,
+                                   size_t bytes, size_t *out)
+{
+    uint64_t n = bytes, found = bytes;
+    void *result = NULL;
+    EIDER_TRY(get_differs(device));
+    EIDER_TRY(memory_alloc(device, sizeof found, &result));
+    void *params[] = {&a, &b, &n, &result};
+    struct eider_shot shot = {.code = device->helper,
+                              .grid = {8 * (uint32_t)device->info.units, 1, 1},
+                              .block = {256, 1, 1},
+                              .stream = stream,
+                              .params = params};
+    eider_status status =
+        memory_copy(device, stream, result, &found, sizeof found, EIDER_HOST_TO_DEVICE);
+    if (status == EIDER_OK && bytes) status = launch(device, &shot);
+    if (status == EIDER_OK)
+        status = memory_copy(device, stream, &found, result, sizeof found, EIDER_DEVICE_TO_HOST);
+    memory_free(device, result);
+    if (status == EIDER_OK) *out = (size_t)found;
+    return status;
+}
+
 /* ---- Time -------------------------------------------------------------- */
 
 /* Everything that one call of time_shots must release. */
@@ -463,6 +536,7 @@ static eider_status time_shots(eider_device *device, const struct eider_shot *sh
 
 const struct eider_backend eider_backend_cuda = {
     .name = "cuda",
+    .asynchronous = 1,
     .count = count_devices,
     .open = open_device,
     .close = close_device,
@@ -474,6 +548,8 @@ const struct eider_backend eider_backend_cuda = {
     .alloc = memory_alloc,
     .free = memory_free,
     .copy = memory_copy,
+    .fill = memory_fill,
+    .differs = memory_differs,
     .stream_wait = stream_wait,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,

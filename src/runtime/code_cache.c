@@ -79,6 +79,25 @@ void eider_code_cache_drop(struct eider_code_cache *cache, eider_device *device)
     }
 }
 
+void eider_code_cache_forget(struct eider_code_cache *cache, struct eider_kernel *kernel)
+{
+    int ends = 0;
+    pthread_mutex_lock(&cache->ctx->lock);
+    struct eider_kernel **at = bucket_of(cache, kernel->identity);
+    while (*at && *at != kernel) at = &(*at)->next;
+    /* Whoever finds it counts it under the lock, so two references are the table's and ours. */
+    if (*at && atomic_load_explicit(&kernel->refs, memory_order_acquire) == 2) {
+        *at = kernel->next;
+        ends = 1;
+    }
+    pthread_mutex_unlock(&cache->ctx->lock);
+    if (ends) {
+        eider_kernel_unload(kernel);
+        eider_kernel_release(kernel);
+    }
+    eider_kernel_release(kernel);
+}
+
 void eider_code_cache_destroy(struct eider_code_cache *cache)
 {
     if (!cache) return;

@@ -19,6 +19,10 @@ void eider_code_cache_destroy(struct eider_code_cache *cache);
 eider_status eider_code_cache_get(struct eider_code_cache *cache, const struct eider_plan *plan,
                                   struct eider_kernel **out);
 
+/* Unloads and forgets a kernel that nobody but the caller holds; releases the caller's
+ * reference in any case. */
+void eider_code_cache_forget(struct eider_code_cache *cache, struct eider_kernel *kernel);
+
 /* Unloads and forgets every kernel of a device that is about to go. */
 void eider_code_cache_drop(struct eider_code_cache *cache, eider_device *device);
 

@@ -95,6 +95,7 @@ void eider_context_destroy(eider_context *ctx)
     if (!ctx) return;
     eider_allocator allocator = ctx->allocator;
     if (eider_context_forked(ctx)) pthread_mutex_init(&ctx->lock, NULL);
+    if (ctx->tuner) ctx->tuner_destroy(ctx->tuner);
     eider_code_cache_destroy(ctx->cache);
     eider_device_close_all(ctx);
     eider_disk_cache_destroy(ctx->disk);

@@ -47,6 +47,7 @@ enum eider_counter {
 
 struct eider_code_cache;
 struct eider_disk_cache;
+struct eider_tuner;
 
 struct eider_context {
     eider_allocator allocator;
@@ -61,6 +62,8 @@ struct eider_context {
     _Atomic uint64_t counters[EIDER_COUNT_COUNT];
     struct eider_code_cache *cache;
     struct eider_disk_cache *disk;
+    struct eider_tuner *tuner;                        /* of the layer above; lock */
+    void (*tuner_destroy)(struct eider_tuner *tuner); /* set with it */
 
     pthread_mutex_t lock;
     eider_device *devices;                    /* linked by `next`; lock */

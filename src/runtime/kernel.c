@@ -191,7 +191,7 @@ struct assembler {
     enum assembler_kind kind;
     struct eider_assembler_info tool;
     int is_a_makeshift; /* there is none here: what any of them made is better */
-    char text[112];     /* "ptxas 13.0.88", as in the manifest */
+    char text[EIDER_ASSEMBLER_TEXT_BYTES]; /* as in the manifest */
 };
 
 static eider_status choose_assembler(const struct eider_plan *plan, struct assembler *out)
@@ -217,6 +217,15 @@ static eider_status choose_assembler(const struct eider_plan *plan, struct assem
     }
     if (out->kind == NOBODY && !is_auto)
         return eider_fail(EIDER_ASSEMBLER, "assembler=driver needs a device: use eider_prepare");
+    return EIDER_OK;
+}
+
+eider_status eider_kernel_assembler(const struct eider_plan *plan,
+                                    char out[EIDER_ASSEMBLER_TEXT_BYTES])
+{
+    struct assembler by;
+    EIDER_TRY(choose_assembler(plan, &by));
+    memcpy(out, by.text, sizeof by.text);
     return EIDER_OK;
 }
 

@@ -65,6 +65,16 @@ struct eider_kernel {
 eider_status eider_prepare_plan(eider_context *ctx, eider_device *device,
                                 const eider_request *request, struct eider_plan *out);
 
+/* Who would assemble it: "ptxas 13.0.88", "driver 13.0", or "" for the CPU. */
+#define EIDER_ASSEMBLER_TEXT_BYTES 112
+eider_status eider_kernel_assembler(const struct eider_plan *plan,
+                                    char out[EIDER_ASSEMBLER_TEXT_BYTES]);
+
+/* Times a launch of a kernel of a source, as eider_time does. */
+eider_status eider_launch_time_grid(const eider_kernel *kernel, void *stream,
+                                    const uint32_t grid[3], const eider_tensor *args, size_t n_args,
+                                    int32_t n, double *out_ns);
+
 /* Compiles and, with a device, loads.  Caller owns one reference of *out. */
 eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kernel **out);
 

@@ -102,20 +102,20 @@ static eider_status find_param(const eider_kernel *kernel, size_t i, const eider
     return EIDER_OK;
 }
 
-eider_status eider_launch_grid(const eider_kernel *kernel, void *stream, const uint32_t grid[3],
-                               const eider_tensor *args, size_t n_args)
+/* Fills `shot`; a grid of 0 blocks means that there is nothing to do. */
+static eider_status bind_grid(const char *call, const eider_kernel *kernel, void *stream,
+                              const uint32_t grid[3], const eider_tensor *args, size_t n_args,
+                              const void **params, struct eider_shot *shot)
 {
-    const void *params[EIDER_OPERANDS_MAX];
-    EIDER_TRY(check_call("eider_launch_grid", kernel, args, n_args));
-    if (!grid) return eider_fail(EIDER_BAD_ARG, "eider_launch_grid: grid is NULL");
+    EIDER_TRY(check_call(call, kernel, args, n_args));
+    if (!grid) return eider_fail(EIDER_BAD_ARG, "%s: grid is NULL", call);
     if (kernel->shape)
-        return eider_fail(EIDER_BAD_ARG, "eider_launch_grid: the kernel comes from a program, "
-                                         "which has its own grid: use eider_launch");
+        return eider_fail(EIDER_BAD_ARG,
+                          "%s: the kernel comes from a program, which has its own "
+                          "grid: use eider_launch",
+                          call);
     for (size_t i = 0; i < n_args; i++) EIDER_TRY(find_param(kernel, i, &args[i], &params[i]));
-    int is_empty = !grid[0] || !grid[1] || !grid[2];
-    eider_context_count(kernel->ctx, is_empty ? EIDER_COUNT_EMPTY_LAUNCHES : EIDER_COUNT_LAUNCHES);
-    if (is_empty) return EIDER_OK;
-    struct eider_shot shot = {
+    *shot = (struct eider_shot){
         .code = &kernel->loaded,
         .grid = {grid[0], grid[1], grid[2]},
         .block = {kernel->block[0], kernel->block[1], kernel->block[2]},
@@ -123,5 +123,34 @@ eider_status eider_launch_grid(const eider_kernel *kernel, void *stream, const u
         .stream = stream,
         .params = (void **)params, /* the driver only reads them */
     };
+    return EIDER_OK;
+}
+
+static int is_empty(const uint32_t grid[3])
+{
+    return !grid[0] || !grid[1] || !grid[2];
+}
+
+eider_status eider_launch_grid(const eider_kernel *kernel, void *stream, const uint32_t grid[3],
+                               const eider_tensor *args, size_t n_args)
+{
+    const void *params[EIDER_OPERANDS_MAX];
+    struct eider_shot shot;
+    EIDER_TRY(bind_grid("eider_launch_grid", kernel, stream, grid, args, n_args, params, &shot));
+    eider_context_count(kernel->ctx,
+                        is_empty(grid) ? EIDER_COUNT_EMPTY_LAUNCHES : EIDER_COUNT_LAUNCHES);
+    if (is_empty(grid)) return EIDER_OK;
     return kernel->device->backend->launch(kernel->device, &shot);
+}
+
+eider_status eider_launch_time_grid(const eider_kernel *kernel, void *stream,
+                                    const uint32_t grid[3], const eider_tensor *args, size_t n_args,
+                                    int32_t n, double *out_ns)
+{
+    const void *params[EIDER_OPERANDS_MAX];
+    struct eider_shot shot;
+    EIDER_TRY(bind_grid("eider_tune", kernel, stream, grid, args, n_args, params, &shot));
+    for (int32_t i = 0; is_empty(grid) && i < n; i++) out_ns[i] = 0;
+    if (is_empty(grid)) return EIDER_OK;
+    return kernel->device->backend->time(kernel->device, &shot, n, 0, out_ns);
 }
