@@ -475,10 +475,10 @@ EIDER_API EIDER_CHECKED eider_status eider_kernel_bytes(const eider_kernel *kern
 /* docs/TUNING.md explains spaces, conditions, triggers and records. */
 
 typedef enum eider_search {
-    EIDER_SEARCH_AUTO = 0,       /* exhaustive up to 128 configs, else directed */
+    EIDER_SEARCH_AUTO = 0, /* exhaustive up to 128 configs, else directed */
     EIDER_SEARCH_EXHAUSTIVE = 1,
-    EIDER_SEARCH_RANDOM = 2,     /* `limit` configs, by `seed` */
-    EIDER_SEARCH_DIRECTED = 3    /* descent along the parameters, `limit` configs at most */
+    EIDER_SEARCH_RANDOM = 2,  /* `limit` configs, by `seed` */
+    EIDER_SEARCH_DIRECTED = 3 /* descent along the parameters, `limit` configs at most */
 } eider_search;
 
 /* A functional trigger: `name = value` becomes part of the key. */
@@ -501,7 +501,7 @@ typedef struct eider_tune_progress {
     const char *config; /* what is being worked on, or the best so far */
     size_t done, total; /* of this stage */
     size_t n_candidates;
-    double best_ns;     /* 0: nothing was timed yet */
+    double best_ns; /* 0: nothing was timed yet */
     double elapsed_s;
 } eider_tune_progress;
 
@@ -536,10 +536,10 @@ typedef struct eider_tune_request {
 
     /* The candidates: every combination of `space`, and `configs`.  Neither: a space of the
      * template's parameters. */
-    const char *space;              /* "vec=4|8,unroll=1|2|4" */
+    const char *space; /* "vec=4|8,unroll=1|2|4" */
     const char *const *configs;
     size_t n_configs;
-    const char *condition;          /* "vec * unroll <= 16 && x.size(-1) % vec == 0" */
+    const char *condition; /* "vec * unroll <= 16 && x.size(-1) % vec == 0" */
 
     /* What retunes, in any order: "x.dtype, x.size(1), pow2(x.size(0))".  NULL: the next
      * power of two of every output's elements.  Always in the key: the kernel (program or
@@ -550,34 +550,34 @@ typedef struct eider_tune_request {
 
     eider_search search;
     uint64_t seed;
-    int32_t limit;                  /* configs that are timed at most; 0: 60 when not exhaustive */
-    double budget_s;                /* 0: 60; the best so far is taken when it ends */
-    int32_t hot;                    /* nonzero: the L2 cache keeps what the last run left */
-    int32_t warm_up_ms;             /* of the device, before timing; 0: 50; negative: none */
-    int32_t rounds;                 /* times of a config that stays in the race; 0: 10 */
-    double tie;                     /* configs this much slower count as equal; 0: 0.01 */
+    int32_t limit;      /* configs that are timed at most; 0: 60 when not exhaustive */
+    double budget_s;    /* 0: 60; the best so far is taken when it ends */
+    int32_t hot;        /* nonzero: the L2 cache keeps what the last run left */
+    int32_t warm_up_ms; /* of the device, before timing; 0: 50; negative: none */
+    int32_t rounds;     /* times of a config that stays in the race; 0: 10 */
+    double tie;         /* configs this much slower count as equal; 0: 0.01 */
 
     /* Numbers.  A candidate whose outputs differ from those of the reference config, or that
      * writes beyond them, is rejected. */
-    const char *reference;          /* NULL: the default rule; of a source the first candidate */
-    int32_t check_program;          /* nonzero: compare the reference with eider_program_eval */
-    double tolerance;               /* 0: bits must be equal.  Else |difference| may be this
+    const char *reference;     /* NULL: the default rule; of a source the first candidate */
+    int32_t check_program;     /* nonzero: compare the reference with eider_program_eval */
+    double tolerance;          /* 0: bits must be equal.  Else |difference| may be this
                                      * times max(1, |value|), and math modes are candidates */
-    const char *restore;            /* operands that are put back before every run: "x,y" */
-    const char *reset_to_zero;      /* operands that are zeroed before every run */
+    const char *restore;       /* operands that are put back before every run: "x,y" */
+    const char *reset_to_zero; /* operands that are zeroed before every run */
 
     /* Of a source: expressions over operands and parameters, one to three, with commas. */
-    const char *grid;               /* "ceil_div(x.count, 256 * vec)" */
-    const char *block;              /* NULL: the source's */
-    const char *shared;             /* NULL: the source's */
+    const char *grid;   /* "ceil_div(x.count, 256 * vec)" */
+    const char *block;  /* NULL: the source's */
+    const char *shared; /* NULL: the source's */
 
-    const char *records;            /* folder of timings; NULL: EIDER_HOME's */
-    int32_t no_records;             /* nonzero: neither read nor write files */
-    int32_t force;                  /* nonzero: forget earlier timings of this key */
-    int32_t pinned;                 /* nonzero: never time, never compile */
-    int32_t job_deadline_ms;        /* how long to wait for another that tunes it; 0: 120000 */
+    const char *records;     /* folder of timings; NULL: EIDER_HOME's */
+    int32_t no_records;      /* nonzero: neither read nor write files */
+    int32_t force;           /* nonzero: forget earlier timings of this key */
+    int32_t pinned;          /* nonzero: never time, never compile */
+    int32_t job_deadline_ms; /* how long to wait for another that tunes it; 0: 120000 */
 
-    void *stream;                   /* where the inputs come from; is waited for */
+    void *stream; /* where the inputs come from; is waited for */
     eider_tune_hooks hooks;
 } eider_tune_request;
 
@@ -598,7 +598,7 @@ typedef struct eider_tune_entry {
     const int32_t *clock_khz; /* when the sample beside it was taken; 0: unknown */
     size_t n_samples;
     double median_ns, p20_ns, p80_ns;
-    int32_t recorded;         /* nonzero: nothing of it was measured in this call */
+    int32_t recorded; /* nonzero: nothing of it was measured in this call */
 } eider_tune_entry;
 
 typedef enum eider_tune_end {
@@ -609,15 +609,15 @@ typedef enum eider_tune_end {
 } eider_tune_end;
 
 typedef struct eider_tune_summary {
-    const char *config;  /* the choice: for eider_request.config */
-    eider_math math;     /* for eider_request.numerics */
-    const char *key;     /* 32 hexadecimal digits */
+    const char *config;   /* the choice: for eider_request.config */
+    eider_math math;      /* for eider_request.numerics */
+    const char *key;      /* 32 hexadecimal digits */
     const char *key_text; /* its ingredients, one per line */
     eider_tune_end end;
-    double median_ns;    /* of the choice; 0: not timed */
-    int32_t noisy;       /* nonzero: the middle 60 % of the choice's times spread over 20 % */
+    double median_ns; /* of the choice; 0: not timed */
+    int32_t noisy;    /* nonzero: the middle 60 % of the choice's times spread over 20 % */
     size_t n_entries, n_timed, n_recorded, n_wrong, n_failed;
-    size_t choice;       /* its entry */
+    size_t choice;           /* its entry */
     eider_geometry geometry; /* of a source */
     double compile_s, check_s, time_s, total_s;
 } eider_tune_summary;

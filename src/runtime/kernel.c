@@ -190,7 +190,7 @@ enum assembler_kind { NOBODY, A_TOOL, THE_DRIVER };
 struct assembler {
     enum assembler_kind kind;
     struct eider_assembler_info tool;
-    int is_a_makeshift; /* there is none here: what any of them made is better */
+    int is_a_makeshift;                    /* there is none here: what any of them made is better */
     char text[EIDER_ASSEMBLER_TEXT_BYTES]; /* as in the manifest */
 };
 
