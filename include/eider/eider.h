@@ -470,6 +470,83 @@ EIDER_API EIDER_CHECKED eider_status eider_kernel_bytes(const eider_kernel *kern
                                                         const eider_tensor *args, size_t n_args,
                                                         uint64_t *out);
 
+/* ---- The cache on disk --------------------------------------------------- */
+
+/* Where kernels are kept: a directory of the user's and, before it, layers that are only
+ * read (docs/CACHE.md).  Context owns the strings. */
+typedef struct eider_cache_info {
+    const char *directory; /* "" where there is none */
+    size_t n_layers;
+    uint64_t max_bytes, max_files; /* the budgets; UINT64_MAX: no limit */
+    uint64_t bytes, files;         /* in the directory now */
+} eider_cache_info;
+
+EIDER_API EIDER_CHECKED eider_status eider_cache_describe(eider_context *ctx,
+                                                          eider_cache_info *out);
+
+/* Path of layer `i`, a directory or an archive; NULL when there is none.  Context owns. */
+EIDER_API const char *eider_cache_layer(eider_context *ctx, size_t i);
+
+/* One kernel on disk.  All pointers are valid during the visit only. */
+typedef struct eider_cache_entry {
+    const char *key;
+    const char *path; /* of its file, or of the archive that it is in */
+    size_t layer;     /* which layer; their number for the user's directory */
+    uint64_t bytes;
+    int64_t used_s;      /* last use in seconds since 1970, to a day; of an archive, its own */
+    const char *problem; /* NULL, or why it cannot be used; then what follows is empty */
+    const char *manifest, *entry;
+    const char *ptx; /* NUL-terminated, as is opt_ir; "" where there is none */
+    const void *code;
+    const char *opt_ir;
+    size_t ptx_size, code_size, opt_ir_size;
+    int32_t registers, spill_bytes, shared_bytes; /* -1 where unknown */
+} eider_cache_entry;
+
+/* Returns nonzero to end the walk. */
+typedef int32_t (*eider_cache_visit)(void *user, const eider_cache_entry *entry);
+
+/* Reads and checks every entry whose key begins with `key` (NULL: all), of the layers, then
+ * of the directory.  Compiles, changes and warns of nothing. */
+EIDER_API EIDER_CHECKED eider_status eider_cache_each(eider_context *ctx, const char *key,
+                                                      eider_cache_visit visit, void *user);
+
+/* An ingredient that differs between a request and an entry; "" where one has none. */
+typedef struct eider_cache_difference {
+    const char *name, *wanted, *kept;
+} eider_cache_difference;
+
+/* Why a request is found on disk, or not. */
+typedef struct eider_cache_explanation {
+    const char *key, *manifest; /* of the request */
+    int32_t is_hit;
+    const char *nearest;  /* key of the entry, or of the most similar one; "" for none at all */
+    size_t n_differences; /* between the request and that entry */
+    const eider_cache_difference *differences;
+} eider_cache_explanation;
+
+/* `device` may be NULL: then the request names the target.  Compiles nothing.
+ * Caller owns *out: eider_cache_explanation_release. */
+EIDER_API EIDER_CHECKED eider_status eider_cache_explain(eider_context *ctx, eider_device *device,
+                                                         const eider_request *request,
+                                                         eider_cache_explanation **out);
+EIDER_API void eider_cache_explanation_release(eider_cache_explanation *explanation);
+
+/* Removes the entries of the directory that were used longest ago until at most so many
+ * bytes and files remain, and what killed processes left behind. */
+EIDER_API EIDER_CHECKED eider_status eider_cache_prune(eider_context *ctx, uint64_t max_bytes,
+                                                       uint64_t max_files, uint64_t *out_files);
+
+/* Writes every good entry whose key begins with `key` (NULL: all), of all layers and the
+ * directory, to one file: an archive, to be imported elsewhere or named as a layer.
+ * Fails with EIDER_IO. */
+EIDER_API EIDER_CHECKED eider_status eider_cache_export(eider_context *ctx, const char *key,
+                                                        const char *path, uint64_t *out_files);
+
+/* Copies every entry of an archive into the directory.  Fails with EIDER_IO when the archive or
+ * one of its entries is damaged, or nothing can be written; what was good is there then. */
+EIDER_API EIDER_CHECKED eider_status eider_cache_import(eider_context *ctx, const char *path,
+                                                        uint64_t *out_files);
 /* ---- Tuning ------------------------------------------------------------- */
 
 /* docs/TUNING.md explains spaces, conditions, triggers and records. */

@@ -368,6 +368,22 @@ eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kern
     return status;
 }
 
+eider_status eider_kernel_identify(const struct eider_plan *plan, struct eider_kernel **out,
+                                   int *any_assembler)
+{
+    struct assembler by;
+    struct eider_kernel *kernel;
+    EIDER_TRY(choose_assembler(plan, &by));
+    EIDER_TRY(create(plan, &kernel));
+    eider_status status = eider_manifest_write(plan, by.text, kernel);
+    *any_assembler = by.is_a_makeshift;
+    if (status == EIDER_OK)
+        *out = kernel;
+    else
+        destroy(kernel);
+    return status;
+}
+
 /* ---- Looking at it ----------------------------------------------------- */
 
 void eider_kernel_describe(const eider_kernel *kernel, eider_kernel_info *out)

@@ -78,6 +78,11 @@ eider_status eider_launch_time_grid(const eider_kernel *kernel, void *stream,
 /* Compiles and, with a device, loads.  Caller owns one reference of *out. */
 eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kernel **out);
 
+/* Writes only what names it: key, manifest and the other texts.  *any_assembler says whether
+ * it would be looked for on disk as any assembler made it.  Caller owns one reference. */
+eider_status eider_kernel_identify(const struct eider_plan *plan, struct eider_kernel **out,
+                                   int *any_assembler);
+
 /* Unloads the code; the texts stay. */
 void eider_kernel_unload(struct eider_kernel *kernel);
 
