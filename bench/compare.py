@@ -36,8 +36,8 @@ import formulas
 TORCH_TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 TRITON_CONFIGS = [(block, warps) for block in (1024, 2048, 4096) for warps in (4, 8, 16)]
 TRITON_CONFIGS.append((512, 4))
-TUNE_CONFIGS = [f"vec={v},unroll={u},block={b}" for v in (4, 8, 16) for u in (1, 2, 4)
-                for b in (128, 256, 512)]
+TUNE_CONFIGS = [f"vec={v},unroll={u},block={b}" for v in (2, 4, 8) for u in (1, 2)
+                for b in (128, 256, 1024)]
 TUNE_CONFIGS += [f"vec=8,unroll={u},block=256,load={load},store={store}" for u in (1, 2)
                  for load, store in (("nc", "wb"), ("ca", "cs"), ("cs", "cs"), ("noalloc", "cs"),
                                      ("first", "first"))]
