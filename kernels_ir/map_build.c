@@ -12,7 +12,7 @@
  */
 #include "map.h"
 
-#define ELEMENTS_IN_FLIGHT 4 /* in the loop over single elements */
+#define ELEMENTS_IN_FLIGHT 2 /* in the loop over single elements: more cost compile time */
 
 struct build {
     struct eider_emit *e;

@@ -14,6 +14,7 @@
 #define ACCESS_BYTES 8        /* of the widest operand */
 #define NARROW_BYTES 4        /* per access of the narrowest operand */
 #define GPU_BLOCK 128
+#define GPU_STREAMS_CACHES 4    /* times the last cache: beyond, nothing stays */
 #define CPU_BLOCK_BYTES 32768   /* per operand: a block's data stays in the first cache */
 #define CPU_BLOCKS_PER_THREAD 4 /* so that threads end together */
 
@@ -75,7 +76,16 @@ static int gpu_vec(const struct eider_layout *layout, const struct traits *t, in
     return vec;
 }
 
-/* Two vectors in flight, one where stores are in the majority anyway. */
+/* Whether a launch is known to move more than `times` the last cache. */
+static int is_large(const struct eider_layout *layout, const struct traits *t,
+                    const struct eider_device_facts *facts, uint64_t times)
+{
+    return facts->l2_bytes && layout->count > 0 &&
+           (uint64_t)layout->count > times * facts->l2_bytes / (uint64_t)t->bytes;
+}
+
+/* Two vectors in flight, one where stores are in the majority anyway.  What leaves the cache
+ * before anyone could read it again is marked to leave first. */
 static void choose_gpu(const struct eider_layout *layout, const struct eider_device_facts *facts,
                        struct eider_config *config)
 {
@@ -88,17 +98,10 @@ static void choose_gpu(const struct eider_layout *layout, const struct eider_dev
     choose(config, EIDER_PARAM_unroll, two ? 2 : 1);
     choose(config, EIDER_PARAM_block, GPU_BLOCK);
     choose(config, EIDER_PARAM_tiles, 1);
-    choose_word(config, EIDER_PARAM_load, "ca");
-    choose_word(config, EIDER_PARAM_store, "wb");
+    int large = is_large(layout, &t, facts, GPU_STREAMS_CACHES);
+    choose_word(config, EIDER_PARAM_load, large ? "cs" : "ca");
+    choose_word(config, EIDER_PARAM_store, large ? "first" : "wb");
     choose(config, EIDER_PARAM_packed, layout->packable);
-}
-
-/* Whether a launch is known to move more than the last cache holds. */
-static int is_large(const struct eider_layout *layout, const struct traits *t,
-                    const struct eider_device_facts *facts)
-{
-    return facts->l2_bytes && layout->count > 0 &&
-           (uint64_t)layout->count > facts->l2_bytes / (uint64_t)t->bytes;
 }
 
 static void choose_cpu(const struct eider_layout *layout, const struct eider_device_facts *facts,
@@ -116,7 +119,7 @@ static void choose_cpu(const struct eider_layout *layout, const struct eider_dev
         tiles *= 2;
     choose(config, EIDER_PARAM_tiles, tiles);
     choose_word(config, EIDER_PARAM_load, "ca");
-    choose_word(config, EIDER_PARAM_store, is_large(layout, &t, facts) ? "cs" : "wb");
+    choose_word(config, EIDER_PARAM_store, is_large(layout, &t, facts, 1) ? "cs" : "wb");
     choose(config, EIDER_PARAM_packed, 0);
 }
 

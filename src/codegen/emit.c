@@ -25,7 +25,7 @@
 
 const char *eider_codegen_pipeline(void)
 {
-    return "own=" PIPELINE_OWN " foreign=" PIPELINE_FOREIGN;
+    return "own=" PIPELINE_OWN " foreign=" PIPELINE_FOREIGN " nvptx=O1";
 }
 
 uint64_t eider_emit_clock(void)

@@ -159,14 +159,15 @@ struct eider_target eider_target_generated(struct eider_target target)
 }
 
 static eider_status create(const char *triple, const char *cpu, const char *features,
-                           LLVMRelocMode reloc, LLVMTargetMachineRef *out)
+                           LLVMRelocMode reloc, LLVMCodeGenOptLevel level,
+                           LLVMTargetMachineRef *out)
 {
     LLVMTargetRef target = NULL;
     char *message = NULL;
     if (LLVMGetTargetFromTriple(triple, &target, &message))
         return eider_llvm_error_message(message, "looking for LLVM's target");
-    *out = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault, reloc,
-                                   LLVMCodeModelDefault);
+    *out =
+        LLVMCreateTargetMachine(target, triple, cpu, features, level, reloc, LLVMCodeModelDefault);
     if (!*out)
         return eider_fail(EIDER_CODEGEN, "LLVM has no target machine for %s, %s", triple, cpu);
     return EIDER_OK;
@@ -176,10 +177,13 @@ eider_status eider_target_machine_create(struct eider_target target, int ptx_ver
                                          LLVMTargetMachineRef *out)
 {
     EIDER_TRY(eider_codegen_init());
-    if (target.sm == 0) return create(host.triple, host.cpu, host.features, LLVMRelocPIC, out);
+    if (target.sm == 0)
+        return create(host.triple, host.cpu, host.features, LLVMRelocPIC, LLVMCodeGenLevelDefault,
+                      out);
     char cpu[EIDER_TARGET_TEXT_BYTES], features[16];
     eider_target_print(eider_target_generated(target), cpu);
     snprintf(features, sizeof features, "+ptx%d",
              ptx_version < EIDER_PTX_OF_LLVM ? ptx_version : EIDER_PTX_OF_LLVM);
-    return create(NVPTX_TRIPLE, cpu, features, LLVMRelocDefault, out);
+    /* The assembler schedules and allocates again: higher levels give the same machine code. */
+    return create(NVPTX_TRIPLE, cpu, features, LLVMRelocDefault, LLVMCodeGenLevelLess, out);
 }
