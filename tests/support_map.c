@@ -213,12 +213,16 @@ double map_get(eider_dtype type, const void *data, int64_t i)
     return NAN;
 }
 
-/* The bits of a value that a format with `m` mantissa bits has. */
+/* The bits of a value that a format with `m` mantissa bits has; infinity and NaN as formats
+ * with infinities have them. */
 static uint32_t encode(double value, int m, int bias, int width)
 {
     int exponent;
     uint32_t sign = signbit(value) ? 1u << (width - 1) : 0;
+    uint32_t infinity = (1u << (width - 1)) - (1u << m);
     if (value == 0) return sign;
+    if (isinf(value)) return sign + infinity;
+    if (isnan(value)) return infinity + (1u << (m - 1));
     double fraction = frexp(fabs(value), &exponent); /* in [0.5, 1) */
     int biased = exponent - 1 + bias;
     if (biased > 0)
@@ -235,7 +239,7 @@ static uint32_t encode_as(eider_dtype type, double value)
     case EIDER_BF16:
         return encode(value, 7, 127, 16);
     case EIDER_E4M3:
-        return encode(value, 3, 7, 8);
+        return isnan(value) ? 0x7F : encode(value, 3, 7, 8);
     default:
         return encode(value, 2, 15, 8);
     }

@@ -211,19 +211,27 @@ static void add_mismatch(struct cli_measure *m, size_t at, double got, double wa
     m->n_mismatches++;
 }
 
-/* What the inputs but the first say about an element. */
-enum kind { ORDINARY, EXTREME, INFINITE };
+/* What the inputs of an element are.  FIRST_INFINITE: the first of several is, the others are
+ * ordinary. */
+enum kind { ORDINARY, EXTREME, FIRST_INFINITE, INFINITE };
 
 static enum kind kind_of(const struct cli_operands *o, size_t at)
 {
     enum kind kind = ORDINARY;
-    for (size_t i = 0, input = 0; i < o->n; i++) {
-        if (o->at[i].info.kind != EIDER_INPUT || input++ == 0) continue;
+    int first_infinite = 0;
+    size_t input = 0;
+    for (size_t i = 0; i < o->n; i++) {
+        if (o->at[i].info.kind != EIDER_INPUT) continue;
         double size = fabs(cli_number_get(o->at[i].host.type, o->at[i].host.data, at));
+        if (input++ == 0) {
+            first_infinite = isinf(size);
+            continue;
+        }
         if (isinf(size)) return INFINITE;
         if (size != 0 && !(size >= ORDINARY_MIN && size <= ORDINARY_MAX)) kind = EXTREME;
     }
-    return kind;
+    if (!first_infinite || input == 1) return kind;
+    return kind == EXTREME ? INFINITE : FIRST_INFINITE;
 }
 
 static void compare_finite(struct cli_measure *m, eider_dtype type, size_t at, double got,
@@ -246,7 +254,7 @@ static void compare_float(struct cli_measure *m, eider_dtype type, size_t at, en
 {
     double max = cli_number_max(type);
     int want_inf = fabs(want) >= max + cli_number_ulp(type, max) / 2; /* rounds to infinity */
-    if (kind == INFINITE && (isnan(want) || want_inf)) return;
+    if (kind >= FIRST_INFINITE && (isnan(want) || want_inf)) return;
     if (isnan(want) != isnan(got)) {
         add_mismatch(m, at, got, want);
     } else if (isnan(want) || kind == EXTREME) {
@@ -257,7 +265,7 @@ static void compare_float(struct cli_measure *m, eider_dtype type, size_t at, en
         add_mismatch(m, at, got, want);
     } else if (want_inf) {
         take_worst(&m->ulp, fabs(got - want) / cli_number_ulp(type, max), at, got, want);
-    } else if (kind == ORDINARY) {
+    } else if (kind == ORDINARY || kind == FIRST_INFINITE) {
         compare_finite(m, type, at, got, want);
     }
 }

@@ -9,7 +9,8 @@
  * ones make products of f32 overflow and underflow on the way to a finite result.
  * Mismatch: NaN on one side only, with any inputs; infinity on one side only where the
  * inputs but the first are ordinary (a finite `got` near a `want` that rounds to infinity
- * is an error like others).  Where one of them is infinite, only a finite `want` counts.
+ * is an error like others).  Where one of several inputs is infinite, only a finite `want`
+ * counts.
  */
 #ifndef EIDER_TOOLS_SWEEP_H
 #define EIDER_TOOLS_SWEEP_H
