@@ -5,8 +5,8 @@
 #   data_formats    jansson, xxHash
 #   threads_and_dl  pthread, dl, m
 #
-# With EIDER_LLVM_STATIC everything comes from archives but SLEEF, which Debian ships shared only:
-# it is installed beside libeider.so.
+# With EIDER_LLVM_STATIC everything comes from archives but SLEEF, which Debian ships shared only,
+# and jansson, whose archive is not position independent: both are installed beside libeider.so.
 
 # What eider calls: NVPTX, x86 through ORC, the pass builder, and readers and writers of modules.
 set(components nvptx x86codegen x86asmparser x86desc x86info orcjit passes irreader bitreader
@@ -69,10 +69,10 @@ add_library(vector_math INTERFACE)
 target_link_libraries(vector_math INTERFACE -Wl,--push-state,--no-as-needed ${SLEEF}
     -Wl,--pop-state)
 
-eider_library(jansson jansson)
+find_library(JANSSON NAMES jansson REQUIRED)
 eider_library(xxhash xxhash)
 add_library(data_formats INTERFACE)
-target_link_libraries(data_formats INTERFACE ${jansson} ${xxhash})
+target_link_libraries(data_formats INTERFACE ${JANSSON} ${xxhash})
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -81,5 +81,7 @@ target_link_libraries(threads_and_dl INTERFACE Threads::Threads ${CMAKE_DL_LIBS}
 
 if(EIDER_LLVM_STATIC)
     get_filename_component(sleef_file ${SLEEF} REALPATH)
+    get_filename_component(jansson_file ${JANSSON} REALPATH)
     install(FILES ${sleef_file} DESTINATION lib RENAME libsleef.so.3)
+    install(FILES ${jansson_file} DESTINATION lib RENAME libjansson.so.4)
 endif()
