@@ -101,8 +101,11 @@ static void note(struct search *search, const char *place, const char *reason)
 {
     eider_tool *tool = search->tool;
     size_t length = strlen(tool->tried);
-    int n = snprintf(tool->tried + length, sizeof tool->tried - length, "%s%.300s: %.200s",
-                     length ? "\n" : "", place, reason);
+    char line[512];
+    snprintf(line, sizeof line, "%.300s: %.200s", place, reason);
+    if (strstr(tool->tried, line)) return; /* two patterns may lead to one place */
+    int n = snprintf(tool->tried + length, sizeof tool->tried - length, "%s%s", length ? "\n" : "",
+                     line);
     if (n < 0 || (size_t)n >= sizeof tool->tried - length) tool->tried[length] = '\0';
 }
 
