@@ -216,6 +216,13 @@ static eider_status map_bytes(const struct eider_layout *layout, const eider_ten
     return EIDER_OK;
 }
 
+static double map_pass(const struct eider_layout *layout, const struct eider_config *config)
+{
+    struct eider_map_config c = eider_map_config_of(config);
+    (void)layout;
+    return (double)c.vec * c.unroll;
+}
+
 #define USES(param) (1u << EIDER_PARAM_##param)
 
 const struct eider_template eider_template_map = {
@@ -229,6 +236,7 @@ const struct eider_template eider_template_map = {
     .check = map_check,
     .build = eider_map_build,
     .bind = eider_map_bind,
+    .pass = map_pass,
     .bytes = map_bytes,
     .describe = map_describe,
 };

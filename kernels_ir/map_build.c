@@ -204,6 +204,7 @@ static void load_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first
     LLVMValueRef out[64], lanes[64];
     eider_dtype type = operand_at(b, i)->type;
     int n = packs_per_vector(b), inner = inner_class(b, i);
+    eider_lines_set(b->e, EIDER_LINE_LOAD, i);
     if (inner == 1) {
         b->machine->load(b->e, moved_type(b, i), ptr, n_moved(b), b->c.load, 1, out);
     } else if (inner == 0) {
@@ -220,6 +221,7 @@ static void load_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first
         }
     }
     for (int k = 0; k < n; k++) packs_of(b, first + k)[i] = out[k];
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 
 static void store_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first,
@@ -229,16 +231,17 @@ static void store_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int firs
     eider_dtype type = operand_at(b, i)->type;
     int n = packs_per_vector(b);
     for (int k = 0; k < n; k++) in[k] = packs_of(b, first + k)[i];
-    if (inner_class(b, i) == 1) {
+    eider_lines_set(b->e, EIDER_LINE_STORE, i);
+    int inner = inner_class(b, i);
+    if (inner == 1)
         b->machine->store(b->e, moved_type(b, i), ptr, n_moved(b), policy, saturates(b, i), in);
-        return;
-    }
-    LLVMValueRef apart = param(b, b->slots.stride[i][b->layout->rank - 1]);
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; inner != 1 && k < n; k++) {
+        LLVMValueRef apart = param(b, b->slots.stride[i][b->layout->rank - 1]);
         spread(b, ptr, apart, lanes);
         b->machine->store_each(b->e, type, lanes, saturates(b, i), in[k]);
         ptr = advance(b, lanes[b->e->width - 1], apart);
     }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 
 /* Addresses of vector `u` of the tile that begins at `tile`.  In one dimension all of a
@@ -327,9 +330,12 @@ static void store_element(struct build *b, const struct bounded *at, int k)
     LLVMBuildCondBr(b->e->builder, at->exists, store, after);
     LLVMPositionBuilderAtEnd(b->e->builder, store);
     for (uint32_t i = 0; i < b->layout->n_operands; i++)
-        if (operand_at(b, i)->kind == EIDER_OUTPUT)
+        if (operand_at(b, i)->kind == EIDER_OUTPUT) {
+            eider_lines_set(b->e, EIDER_LINE_STORE, i);
             b->machine->store_each(b->e, operand_at(b, i)->type, &at->ptrs[i], saturates(b, i),
                                    packs_of(b, k)[i]);
+        }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
     LLVMBuildBr(b->e->builder, after);
     LLVMPositionBuilderAtEnd(b->e->builder, after);
 }
@@ -344,9 +350,12 @@ static void build_group(struct build *b, LLVMValueRef begin, int n)
         int64_t step = (int64_t)k * b->c.block;
         place_element(b, k ? plus(b, mine, number(b->index, step)) : mine, &at[k]);
         for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-            if (operand_at(b, i)->kind == EIDER_INPUT && !b->fixed[i])
+            if (operand_at(b, i)->kind == EIDER_INPUT && !b->fixed[i]) {
+                eider_lines_set(b->e, EIDER_LINE_LOAD, i);
                 packs_of(b, k)[i] =
                     b->machine->load_each(b->e, operand_at(b, i)->type, &at[k].ptrs[i]);
+                eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+            }
             if (b->fixed[i]) packs_of(b, k)[i] = b->fixed_one[i];
         }
     }
@@ -428,16 +437,19 @@ static void load_fixed(struct build *b)
         for (int d = 0; d < b->layout->rank; d++)
             if (o->stride_class[d]) repeats = 0;
         LLVMValueRef value = param(b, i);
+        eider_lines_set(b->e, EIDER_LINE_LOAD, i);
         if (repeats) {
             value = LLVMBuildLoad2(b->e->builder, eider_emit_storage(b->e, o->type), value, "");
             LLVMSetAlignment(value, (unsigned)size_at(b, i));
         }
         if (!repeats && o->kind != EIDER_SCALAR) continue;
+        eider_lines_turn(b->e, EIDER_LINE_CONVERT);
         b->fixed[i] = b->machine->splat(b->e, o->type, value);
         b->e->width = 1;
         b->fixed_one[i] = b->machine->splat(b->e, o->type, value);
         b->e->width = b->width;
     }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 
 /* Whether all of `needed` is set in the launch's flags. */
@@ -488,10 +500,13 @@ static void build_tile(struct build *b, LLVMValueRef tile)
     if (has_stream_body(b)) {
         build_vectors_if(b, LLVMBuildAnd(ir, whole, b->stream_ok, ""), tile, policy, next);
         policy = EIDER_STORE_WB;
+        eider_lines_tail(b->e, 1);
     }
     build_vectors_if(b, LLVMBuildAnd(ir, whole, b->vectors_ok, ""), tile, policy, next);
+    eider_lines_tail(b->e, 1);
     if (b->e->status == EIDER_OK) build_elements(b, tile);
     LLVMBuildBr(ir, next);
+    eider_lines_tail(b->e, 0);
     LLVMPositionBuilderAtEnd(ir, next);
 }
 

@@ -138,7 +138,11 @@ void eider_map_packed_lower(struct eider_emit *e, const struct eider_graph *g, e
                             const uint8_t *states, LLVMValueRef *nodes, LLVMValueRef *packs)
 {
     for (eider_node id = 1; id < g->n_cells; id++)
-        if (states[id] != OTHER) nodes[id] = lower_node(e, g, id, type, nodes, packs);
+        if (states[id] != OTHER) {
+            eider_lines_set(e, EIDER_LINE_NODE, id);
+            nodes[id] = lower_node(e, g, id, type, nodes, packs);
+        }
+    eider_lines_set(e, EIDER_LINE_ADDRESS, 0);
     for (uint32_t i = 0; i < g->n_operands; i++)
         if (g->operands[i].kind == EIDER_OUTPUT) packs[i] = nodes[g->operands[i].node];
 }

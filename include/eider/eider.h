@@ -750,6 +750,190 @@ EIDER_API EIDER_CHECKED eider_status eider_tune_import(eider_context *ctx, const
 EIDER_API EIDER_CHECKED eider_status eider_tune_merge(eider_context *ctx, const char *a,
                                                       const char *b, const char *file);
 
+/* ---- Machine code of GPUs (SASS) ------------------------------------------ */
+
+/* What machine code is and costs; docs/SASS.md explains every number.  Immutable, so any
+ * number of threads may read it.  Owns all strings below, and outlives the kernel. */
+typedef struct eider_sass eider_sass;
+
+typedef struct eider_sass_options {
+    const char *entry;   /* which kernel of a cubin; NULL: its only one */
+    double elements;     /* that one pass of a thread yields; 0: the program's, else 1 */
+    double bytes;        /* that an element moves to and from memory; 0: the program's, else
+                         * what the accesses of the pass move */
+    double gbytes_per_s; /* memory's rate; 0: that of the table of devices */
+    const eider_device_info *device; /* 0 units or clock, or NULL: the table's */
+} eider_sass_options;
+
+/* Takes the machine code of a kernel apart: the bytes that are loaded.  Spawns nvdisasm,
+ * and compiles the program once more, with line information, to attribute instructions to
+ * its terms; that attribution is used only where it gives the same bytes.  `options` may
+ * be NULL.  Fails with EIDER_UNSUPPORTED for the CPU and where the driver has assembled the
+ * kernel, and with EIDER_IO, naming every path tried, where there is no nvdisasm.
+ * Caller owns *out: eider_sass_release. */
+EIDER_API EIDER_CHECKED eider_status eider_kernel_sass(eider_kernel *kernel,
+                                                       const eider_sass_options *options,
+                                                       eider_sass **out);
+
+/* The same for a cubin of any origin.  Fails with EIDER_BAD_ARG, naming its kernels, where
+ * `entry` does not name one. */
+EIDER_API EIDER_CHECKED eider_status eider_sass_read(eider_context *ctx, const void *cubin,
+                                                     size_t size, const eider_sass_options *options,
+                                                     eider_sass **out);
+
+EIDER_API void eider_sass_release(eider_sass *sass);
+
+/* The *pass* is what a thread does again and again: the body of the kernel's loop over its
+ * data, or the whole straight way through where it has none; of a program's kernel that of
+ * whole tiles. */
+typedef struct eider_sass_summary {
+    const char *entry, *target; /* "sm_90" */
+    const char *hash;           /* XXH3-128 of the instructions, 32 hexadecimal digits */
+    const char *disassembler;   /* "nvdisasm 13.2.86, JSON 13.2.0" */
+    const char *attribution;    /* "terms", "lines", or why there is none */
+    const char *assumptions;    /* what the rates are those of: "NVIDIA H200, 132 x 1980 MHz" */
+    uint32_t n_instructions;    /* of the whole kernel, without padding */
+    uint32_t n_pass;            /* of the pass */
+    double elements;            /* that a thread yields in a pass */
+    double bytes;               /* that an element moves */
+    int32_t registers, barriers;
+    int32_t local_bytes;              /* per thread: stack, spills */
+    int32_t spill_bytes;              /* -1 unknown */
+    int32_t shared_bytes;             /* per block, static and, of a kernel, dynamic */
+    int32_t block_threads;            /* the most that a block may have */
+    int32_t blocks, warps, warps_max; /* resident on a multiprocessor */
+    const char *occupancy_limit;      /* "registers", "warps", "blocks", "shared memory" */
+    int32_t pass_cycles;              /* sum of the stall counts of the pass: a warp alone */
+    const char *bound;                /* name of the limit below that allows the least */
+    double elements_per_s;            /* that it allows */
+    double gbytes_per_s;
+} eider_sass_summary;
+
+EIDER_API void eider_sass_describe(const eider_sass *sass, eider_sass_summary *out);
+
+/* The rows below: each function gives row `i` and returns 1, or 0 when there is none. */
+
+typedef struct eider_sass_instruction {
+    uint32_t offset;
+    uint64_t words[2];
+    const char *predicate; /* "@!P0" or "" */
+    const char *opcode;    /* "MUFU.TANH" */
+    const char *operands;  /* "R7, R6" */
+    const char *unit;      /* name of an eider_sass_limit */
+    int8_t stall;          /* cycles until the next instruction of the warp may issue */
+    int8_t yield;          /* nonzero: the scheduler may change the warp */
+    int8_t write_barrier;  /* released when the result is there; -1 none */
+    int8_t read_barrier;   /* released when the operands have been read; -1 none */
+    uint8_t wait;          /* bit b: waits for barrier b */
+    uint8_t reuse;         /* bit k: operand k is kept in the reuse cache */
+    int8_t in_pass;
+    int8_t in_tail;          /* of a program: belongs to the loop over single elements */
+    int32_t term;            /* an eider_sass_term, or -1 */
+    uint32_t line, ptx_line; /* of the source (line information) and of the PTX; 0 unknown */
+    int32_t branches_to;     /* an instruction, or -1 */
+} eider_sass_instruction;
+
+EIDER_API int32_t eider_sass_code(const eider_sass *sass, size_t i, eider_sass_instruction *out);
+
+/* How often an opcode occurs in the pass, most frequent first. */
+typedef struct eider_sass_opcode {
+    const char *opcode, *unit;
+    uint32_t n;
+    double per_element;
+    double in_terms; /* per element; of that, what computes the program's terms */
+} eider_sass_opcode;
+
+EIDER_API int32_t eider_sass_opcodes(const eider_sass *sass, size_t i, eider_sass_opcode *out);
+
+/* Accesses of the pass to memory. */
+typedef struct eider_sass_access {
+    const char *space;  /* "global", "shared", "local", "constant" */
+    const char *policy; /* what the opcode says besides the width: "EF", "CONSTANT"; "" plain */
+    int32_t is_store;
+    int32_t width; /* bytes per thread */
+    uint32_t n;
+} eider_sass_access;
+
+EIDER_API int32_t eider_sass_accesses(const eider_sass *sass, size_t i, eider_sass_access *out);
+
+typedef enum eider_sass_kind {
+    EIDER_SASS_TERM = 0,    /* of the program, as written */
+    EIDER_SASS_STEP = 1,    /* an operation that a term became */
+    EIDER_SASS_ADDRESS = 2, /* finding out where elements lie, and which there are */
+    EIDER_SASS_LOAD = 3,
+    EIDER_SASS_CONVERT = 4, /* between an operand's type and that of arithmetic */
+    EIDER_SASS_STORE = 5,
+    EIDER_SASS_LINE = 6,   /* of IR or PTX that eider did not write */
+    EIDER_SASS_UNKNOWN = 7 /* without line information */
+} eider_sass_kind;
+
+/* What instructions are for. */
+typedef struct eider_sass_term {
+    eider_sass_kind kind;
+    const char *text;    /* "silu(gate)", "t2 = tanh(t1)", "load gate" */
+    int32_t parent;      /* of a step: its term; else -1 */
+    uint32_t line;       /* in the text it is a line of; 0 for terms and steps */
+    double per_element;  /* instructions of the pass; of a term, those of its steps */
+    const char *opcodes; /* "1 MUFU.TANH, 0.5 F2FP.BF16.F32.PACK_AB", per element */
+    const char *units;   /* "1 MUFU, 0.5 conversion" */
+} eider_sass_term;
+
+EIDER_API int32_t eider_sass_terms(const eider_sass *sass, size_t i, eider_sass_term *out);
+
+/* How fast a unit, the schedulers ("issue") or the memory would let the kernel be alone. */
+typedef struct eider_sass_limit {
+    const char *name;
+    double per_element;    /* instructions, or bytes of memory */
+    double rate;           /* per clock and multiprocessor; GB/s of memory; 0: not known */
+    double elements_per_s; /* infinite where it has nothing to do */
+    double gbytes_per_s;   /* the same as bytes of memory */
+    const char *source;    /* of the rate */
+} eider_sass_limit;
+
+EIDER_API int32_t eider_sass_limits(const eider_sass *sass, size_t i, eider_sass_limit *out);
+
+/* What makes kernels slow and is easily overlooked. */
+typedef struct eider_sass_warning {
+    const char *name; /* "call", "local-memory", ...: docs/SASS.md */
+    const char *text;
+    int32_t instruction; /* the first one, or -1 */
+    uint32_t n;
+} eider_sass_warning;
+
+EIDER_API int32_t eider_sass_warnings(const eider_sass *sass, size_t i, eider_sass_warning *out);
+
+/* One claim of a budget, such as "FMUL<=5" of "MUFU.TANH=1, FMUL<=5, FFMA<=3".  A name
+ * stands for every opcode that continues it after a dot, or for a unit; only arithmetic
+ * of the program's terms counts, where those are known. */
+typedef struct eider_sass_claim {
+    char name[48];
+    char relation[3]; /* "=", "<", "<=", ">", ">=" */
+    double want, got; /* per element */
+    int32_t holds;
+} eider_sass_claim;
+
+/* Claim `i` of `budget`; out->name is "" when there is none.  Fails with EIDER_PARSE. */
+EIDER_API EIDER_CHECKED eider_status eider_sass_expect(const eider_sass *sass, const char *budget,
+                                                       size_t i, eider_sass_claim *out);
+
+/* Two kernels side by side, whatever their registers and addresses are called. */
+typedef struct eider_sass_diff eider_sass_diff;
+
+/* Caller owns *out: eider_sass_diff_release. */
+EIDER_API EIDER_CHECKED eider_status eider_sass_compare(const eider_sass *before,
+                                                        const eider_sass *after,
+                                                        eider_sass_diff **out);
+EIDER_API void eider_sass_diff_release(eider_sass_diff *diff);
+
+/* A line: " " both, "-" only before, "+" only after. */
+typedef struct eider_sass_change {
+    char sign;
+    int32_t before, after; /* instructions, or -1 */
+    const char *text;      /* registers and addresses without their numbers */
+} eider_sass_change;
+
+EIDER_API int32_t eider_sass_changes(const eider_sass_diff *diff, size_t i, eider_sass_change *out);
+
 /* ---- Tables ------------------------------------------------------------- */
 
 typedef enum eider_table {

@@ -40,6 +40,7 @@ struct eider_codegen_job {
     int contract;
     int keep_opt;     /* fill opt_ir */
     int thread_style; /* CPU: foreign IR; see cpu_abi.h */
+    int line_info;    /* foreign IR as text: instructions carry their lines (foreign_lines.h) */
 };
 
 struct eider_codegen_result {
@@ -144,5 +145,10 @@ eider_status eider_worker_compile(const eider_allocator *a, const eider_source *
 eider_status eider_spawn(const eider_allocator *a, const char *const *argv,
                          const struct eider_blob *input, int deadline_ms, struct eider_text *output,
                          int *exit_code);
+
+/* The same for a tool with more to say than 1 MiB: at most `output_max` bytes are kept. */
+eider_status eider_spawn_long(const eider_allocator *a, const char *const *argv,
+                              const struct eider_blob *input, int deadline_ms, size_t output_max,
+                              struct eider_text *output, int *exit_code);
 
 #endif

@@ -103,6 +103,13 @@ eider_status eider_spawn(const eider_allocator *a, const char *const *argv,
                          const struct eider_blob *input, int deadline_ms, struct eider_text *output,
                          int *exit_code)
 {
+    return eider_spawn_long(a, argv, input, deadline_ms, OUTPUT_BYTES_MAX, output, exit_code);
+}
+
+eider_status eider_spawn_long(const eider_allocator *a, const char *const *argv,
+                              const struct eider_blob *input, int deadline_ms, size_t output_max,
+                              struct eider_text *output, int *exit_code)
+{
     int ends[2], in;
     eider_text_init(output, a);
     EIDER_TRY(open_input(input, &in));
@@ -112,7 +119,7 @@ eider_status eider_spawn(const eider_allocator *a, const char *const *argv,
         return status;
     }
     struct eider_process process = {
-        .streams = {{.fd = ends[0], .limit = OUTPUT_BYTES_MAX, .text = output}}, .n_streams = 1};
+        .streams = {{.fd = ends[0], .limit = output_max, .text = output}}, .n_streams = 1};
     int error = start(argv, in, ends[1], &process.pid);
     close(in);
     close(ends[1]);

@@ -20,6 +20,7 @@
 
 #include "codegen.h"
 #include "emit.h"
+#include "foreign_lines.h"
 #include "llvm_error.h"
 #include "process.h"
 #include "target_machine.h"
@@ -110,7 +111,9 @@ static eider_status make_module(LLVMContextRef context, const struct eider_sourc
     switch (source->kind) {
     case EIDER_SOURCE_LL: {
         size_t size = source->size ? source->size : strlen(source->data);
-        return parse(context, source->data, size, out);
+        EIDER_TRY(parse(context, source->data, size, out));
+        if (job->line_info && job->target.sm) eider_foreign_lines_add(*out, source->data, size);
+        return EIDER_OK;
     }
     case EIDER_SOURCE_BITCODE:
         EIDER_TRY(parse_bitcode(context, source, out));

@@ -153,8 +153,10 @@ static eider_node expand_cell(const struct eider_graph *from, struct eider_graph
 static eider_status expand(const struct eider_graph *from, struct eider_graph *to, eider_node *map,
                            struct expansion *calls)
 {
-    for (eider_node id = 1; id < from->n_cells; id++)
+    for (eider_node id = 1; id < from->n_cells; id++) {
+        to->origin = from->origins[id] ? from->origins[id] : id;
         map[id] = expand_cell(from, to, id, map, calls);
+    }
     memcpy(to->operands, from->operands, sizeof to->operands);
     to->n_operands = from->n_operands;
     for (uint32_t i = 0; i < to->n_operands; i++)

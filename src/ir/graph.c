@@ -39,6 +39,7 @@ void eider_graph_destroy(struct eider_graph *g)
     eider_mem_free(&a, g->cells);
     eider_mem_free(&a, g->args);
     eider_mem_free(&a, g->index);
+    eider_mem_free(&a, g->origins);
     eider_mem_free(&a, g);
 }
 
@@ -128,6 +129,7 @@ eider_node eider_graph_put(struct eider_graph *g, enum eider_op op, const eider_
                                 EIDER_NODES_MAX);
     if (!grow(g, (void **)&g->cells, &g->room_cells, g->n_cells + 1, sizeof *g->cells) ||
         !grow(g, (void **)&g->args, &g->room_args, g->n_args + n_args + 1, sizeof *g->args) ||
+        !grow(g, (void **)&g->origins, &g->room_origins, g->n_cells + 1, sizeof *g->origins) ||
         !grow_index(g))
         return 0;
     struct eider_cell cell = {(uint16_t)op, (uint16_t)n_args, g->n_args, payload};
@@ -136,6 +138,7 @@ eider_node eider_graph_put(struct eider_graph *g, enum eider_op op, const eider_
     if (n_args) memcpy(g->args + g->n_args, args, n_args * sizeof *args);
     g->n_args += n_args;
     g->cells[g->n_cells] = cell;
+    g->origins[g->n_cells] = g->origin;
     if (op != EIDER_OP_poison) *slot = g->n_cells;
     return g->n_cells++;
 }
@@ -277,6 +280,7 @@ static eider_status copy_cells(const struct eider_graph *from, struct eider_grap
         const eider_node *args = eider_graph_args(from, id);
         eider_node mapped[EIDER_CALL_ARGS_MAX];
         for (uint32_t k = 0; k < cell->n_args; k++) mapped[k] = map[args[k]];
+        to->origin = from->origins[id];
         map[id] = eider_graph_put(to, (enum eider_op)cell->op, mapped, cell->n_args, cell->payload);
     }
     memcpy(to->operands, from->operands, sizeof to->operands);

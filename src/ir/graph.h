@@ -53,6 +53,10 @@ struct eider_graph {
     uint32_t index_size;
     struct eider_graph_operand operands[EIDER_OPERANDS_MAX];
     uint32_t n_operands;
+    /* Of each node, the node of the program as written that it came from: passes set `origin`
+     * before they add nodes.  A node that several have made keeps the first. */
+    uint32_t *origins;
+    uint32_t room_origins, origin;
     eider_status status; /* first failure */
 };
 

@@ -438,10 +438,16 @@ void eider_lower(struct eider_emit *e, const struct eider_lowered *l, const LLVM
     } else {
         count_uses(g, w.uses);
         for (eider_node id = 1; id < g->n_cells && e->status == EIDER_OK; id++)
-            if (w.uses[id]) w.values[id] = lower_node(&w, id);
+            if (w.uses[id]) {
+                eider_lines_set(e, EIDER_LINE_NODE, id);
+                w.values[id] = lower_node(&w, id);
+            }
         for (uint32_t i = 0; i < g->n_operands && e->status == EIDER_OK; i++)
-            if (g->operands[i].kind == EIDER_OUTPUT)
+            if (g->operands[i].kind == EIDER_OUTPUT) {
+                eider_lines_set(e, EIDER_LINE_CONVERT, i);
                 out[i] = stored(e, w.values[g->operands[i].node], l->dtypes[i]);
+            }
+        eider_lines_set(e, EIDER_LINE_ADDRESS, 0);
     }
     eider_mem_free(e->allocator, w.values);
     eider_mem_free(e->allocator, w.uses);

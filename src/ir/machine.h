@@ -14,6 +14,7 @@
 
 #include "config.h"
 #include "infer.h"
+#include "lines.h"
 #include "target.h"
 
 struct eider_emit {
@@ -28,9 +29,10 @@ struct eider_emit {
     int ftz, contract; /* numerics, resolved */
     eider_math math;   /* resolved, never AUTO */
     int line_info;
-    uint32_t block_threads; /* threads of a block; set by kernel_begin */
-    void *state;            /* the machine's, between kernel_begin and kernel_end */
-    eider_status status;    /* first failure; LLVM values may be NULL after it */
+    struct eider_lines lines; /* lines.h */
+    uint32_t block_threads;   /* threads of a block; set by kernel_begin */
+    void *state;              /* the machine's, between kernel_begin and kernel_end */
+    eider_status status;      /* first failure; LLVM values may be NULL after it */
 };
 
 /* How a parameter of the kernel is passed. */

@@ -116,6 +116,7 @@ static void nvptx_kernel_begin(struct eider_emit *e, const char *name,
     }
     LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(e->context, e->function, "entry");
     LLVMPositionBuilderAtEnd(e->builder, entry);
+    eider_lines_begin(e);
 }
 
 static void nvptx_kernel_end(struct eider_emit *e)
@@ -516,7 +517,9 @@ static void nvptx_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr,
     if (policy == EIDER_LOAD_NC && !read_only) p = &load_policies[EIDER_LOAD_CA];
     for (int i = 0; i < n; i += step) {
         LLVMValueRef words[WORDS_MAX];
+        eider_lines_turn(e, EIDER_LINE_LOAD);
         load_words(e, p, offset(e, ptr, i * (int)eider_dtype_size(type)), w, words);
+        eider_lines_turn(e, EIDER_LINE_CONVERT);
         elements_of(e, type, w, words, step, out + i);
     }
 }
@@ -528,7 +531,9 @@ static void nvptx_store(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr
     int step = w.bytes / (int)eider_dtype_size(type);
     for (int i = 0; i < n; i += step) {
         LLVMValueRef words[WORDS_MAX];
+        eider_lines_turn(e, EIDER_LINE_CONVERT);
         words_from(e, type, saturate, w, in + i, words);
+        eider_lines_turn(e, EIDER_LINE_STORE);
         store_words(e, &store_policies[policy], offset(e, ptr, i * (int)eider_dtype_size(type)), w,
                     words);
     }

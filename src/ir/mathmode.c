@@ -176,7 +176,11 @@ static eider_node rewritten(struct rewrite *w, eider_node n);
 /* The new node of an old one that may come later in the old order. */
 static eider_node mapped(struct rewrite *w, eider_node n)
 {
-    if (!w->map[n]) w->map[n] = rewritten(w, n);
+    uint32_t origin = w->to->origin;
+    if (w->map[n]) return w->map[n];
+    w->to->origin = w->from->origins[n];
+    w->map[n] = rewritten(w, n);
+    w->to->origin = origin;
     return w->map[n];
 }
 

@@ -360,20 +360,34 @@ static void declare(const struct printer *p, struct eider_text *out)
     if (before >= 0) eider_text_add(out, "\n");
 }
 
+/* Everything but the text of statements. */
+static eider_status prepare(struct printer *p)
+{
+    eider_text_init(&p->body, &p->g->allocator);
+    p->marks = eider_mem_zero(&p->g->allocator, p->g->n_cells * sizeof *p->marks);
+    p->live = eider_mem_zero(&p->g->allocator, p->g->n_cells);
+    if (!p->marks || !p->live) return EIDER_OOM;
+    eider_graph_live(p->g, p->live);
+    count_uses(p);
+    name_outputs(p);
+    return EIDER_OK;
+}
+
+static void finish(struct printer *p)
+{
+    eider_text_release(&p->body);
+    eider_mem_free(&p->g->allocator, p->marks);
+    eider_mem_free(&p->g->allocator, p->live);
+}
+
 eider_status eider_print(const struct eider_graph *g, char **out)
 {
     struct printer p = {.g = g};
     struct eider_text text;
     size_t size;
-    eider_status status = EIDER_OOM;
-    eider_text_init(&p.body, &g->allocator);
     eider_text_init(&text, &g->allocator);
-    p.marks = eider_mem_zero(&g->allocator, g->n_cells * sizeof *p.marks);
-    p.live = eider_mem_zero(&g->allocator, g->n_cells);
-    if (p.marks && p.live) {
-        eider_graph_live(g, p.live);
-        count_uses(&p);
-        name_outputs(&p);
+    eider_status status = prepare(&p);
+    if (status == EIDER_OK) {
         name_others(&p);
         show_statements(&p);
         declare(&p, &text);
@@ -381,9 +395,45 @@ eider_status eider_print(const struct eider_graph *g, char **out)
         status = p.body.status;
     }
     if (status == EIDER_OK) status = eider_text_take(&text, out, &size);
-    eider_text_release(&p.body);
     eider_text_release(&text);
-    eider_mem_free(&g->allocator, p.marks);
-    eider_mem_free(&g->allocator, p.live);
+    finish(&p);
+    return status;
+}
+
+/* ---- Nodes ---------------------------------------------------------------- */
+
+static void name_all(struct printer *p)
+{
+    for (eider_node id = 1; id < p->g->n_cells; id++)
+        if (p->live[id] && !is_leaf(p, id) && p->marks[id].name == 0 && !truth(p, id))
+            p->marks[id].name = next_temporary(p);
+}
+
+static void show_node(struct printer *p, eider_node id)
+{
+    uint32_t next = 0;
+    int is_result = p->g->cells[id].op == EIDER_OP_result;
+    if (!p->live[id] || is_leaf(p, id) || is_result) return;
+    if (p->marks[id].name != 0 || n_results(p, id) > 1) {
+        show_targets(p, id, &next);
+        eider_text_add(&p->body, " = ");
+    }
+    show_value(p, id, EIDER_LEVEL_OR);
+}
+
+eider_status eider_print_nodes(const struct eider_graph *g, int all_named, char **out)
+{
+    struct printer p = {.g = g};
+    size_t size;
+    eider_status status = prepare(&p);
+    if (status == EIDER_OK) {
+        (all_named ? name_all : name_others)(&p);
+        for (eider_node id = 0; id < g->n_cells; id++) {
+            if (id) show_node(&p, id);
+            eider_text_add(&p.body, "\n");
+        }
+        status = eider_text_take(&p.body, out, &size);
+    }
+    finish(&p);
     return status;
 }

@@ -672,6 +672,7 @@ static eider_status simplify(const struct eider_graph *from, struct fold *f, eid
         const eider_node *args = eider_graph_args(from, id);
         eider_node mapped[EIDER_CALL_ARGS_MAX];
         for (uint32_t k = 0; k < cell->n_args; k++) mapped[k] = map[args[k]];
+        to->origin = from->origins[id];
         map[id] = put(f, (enum eider_op)cell->op, mapped, cell->n_args, cell->payload);
     }
     for (uint32_t i = 0; i < to->n_operands; i++)

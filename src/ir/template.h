@@ -71,6 +71,9 @@ struct eider_template {
      * Fails with EIDER_NOT_PREPARED, EIDER_SHAPE, EIDER_OVERLAP as eider_launch says. */
     eider_status (*bind)(const struct eider_layout *layout, const struct eider_config *config,
                          const eider_tensor *args, struct eider_bound *out);
+    /* Elements of the iteration space that a thread computes in one pass: between what its
+     * kernel does once and what it does again for the next ones. */
+    double (*pass)(const struct eider_layout *layout, const struct eider_config *config);
     /* Bytes that a launch moves at least. */
     eider_status (*bytes)(const struct eider_layout *layout, const eider_tensor *args,
                           uint64_t *out);

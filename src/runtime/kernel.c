@@ -10,6 +10,8 @@
 
 #include "code_cache.h"
 #include "disk_cache.h"
+#include "parse.h"
+#include "program.h"
 
 #define TEXTS_BYTES_MAX ((size_t)16 << 20) /* a manifest holds the program's text */
 
@@ -27,6 +29,7 @@ static void destroy(struct eider_kernel *kernel)
     eider_allocator a = kernel->texts.allocator;
     for (int i = 0; i < EIDER_STAGES; i++) eider_blob_release(&a, &kernel->stages[i]);
     if (kernel->graph) eider_graph_destroy(kernel->graph);
+    eider_mem_free(&a, kernel->nodes);
     eider_arena_release(&kernel->texts);
     pthread_mutex_destroy(&kernel->lock);
     eider_mem_free(&a, kernel);
@@ -62,6 +65,7 @@ static eider_status keep_program(struct eider_kernel *kernel, const struct eider
     const char *text = eider_program_text(plan->request->program);
     EIDER_TRY(eider_blob_copy(&plan->ctx->allocator, text, strlen(text),
                               &kernel->stages[EIDER_STAGE_PROGRAM]));
+    EIDER_TRY(eider_print_nodes(plan->request->program->graph, 0, &kernel->nodes));
     return eider_graph_copy(plan->graph, &kernel->graph);
 }
 
@@ -98,8 +102,9 @@ static eider_status create(const struct eider_plan *plan, struct eider_kernel **
 
 /* ---- Program to module ------------------------------------------------- */
 
-eider_status eider_kernel_module(const struct eider_kernel *kernel, LLVMContextRef *out_context,
-                                 LLVMModuleRef *out_module, uint32_t *out_block_threads)
+eider_status eider_kernel_module(const struct eider_kernel *kernel, int line_info,
+                                 LLVMContextRef *out_context, LLVMModuleRef *out_module,
+                                 uint32_t *out_block_threads)
 {
     eider_dtype types[EIDER_OPERANDS_MAX];
     struct eider_lowered lowered;
@@ -114,7 +119,7 @@ eider_status eider_kernel_module(const struct eider_kernel *kernel, LLVMContextR
         .ftz = kernel->ftz,
         .contract = kernel->contract,
         .math = kernel->math,
-        .line_info = kernel->line_info,
+        .line_info = line_info,
     };
     kernel->shape->build(&e, &lowered, &kernel->layout, &kernel->config, kernel->info.entry);
     eider_lower_release(&lowered);
@@ -145,7 +150,8 @@ static eider_status compile_program(struct eider_kernel *kernel, struct eider_bl
     struct eider_codegen_job job = job_of(kernel);
     struct eider_codegen_result result = {0};
     uint64_t start = now_ns();
-    EIDER_TRY(eider_kernel_module(kernel, &context, &module, &job.block_threads));
+    EIDER_TRY(
+        eider_kernel_module(kernel, kernel->line_info, &context, &module, &job.block_threads));
     kernel->info.ir_ns = now_ns() - start;
     eider_status status = eider_codegen_emit(&kernel->ctx->allocator, module, &job, &result);
     LLVMContextDispose(context);
@@ -173,6 +179,7 @@ static eider_status compile_source(struct eider_kernel *kernel, const struct eid
     struct eider_codegen_result result = {0};
     job.keep_opt = 1;
     job.thread_style = 1;
+    job.line_info = kernel->line_info;
     EIDER_TRY(eider_worker_compile(a, source, kernel->info.config, &job,
                                    kernel->ctx->worker_deadline_ms, &result));
     *out = result.code;
@@ -408,7 +415,8 @@ static eider_status remake(struct eider_kernel *kernel, eider_stage stage)
     LLVMModuleRef module;
     struct eider_codegen_job job = job_of(kernel);
     struct eider_codegen_result result = {0};
-    EIDER_TRY(eider_kernel_module(kernel, &context, &module, &job.block_threads));
+    EIDER_TRY(
+        eider_kernel_module(kernel, kernel->line_info, &context, &module, &job.block_threads));
     eider_status status = EIDER_OK;
     if (stage == EIDER_STAGE_IR) {
         status = keep_printed(kernel, module);

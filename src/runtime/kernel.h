@@ -46,6 +46,7 @@ struct eider_kernel {
 
     /* What compiled it. */
     struct eider_graph *graph; /* a copy; NULL for a source */
+    char *nodes;               /* eider_print_nodes of the program as written */
     struct eider_target target;
     eider_math math;
     int ftz, contract, line_info;
@@ -93,7 +94,8 @@ eider_status eider_manifest_write(const struct eider_plan *plan, const char *ass
 
 /* Builds the module of a program again.  The caller disposes of both; *out_context is
  * NULL after a failure. */
-eider_status eider_kernel_module(const struct eider_kernel *kernel, LLVMContextRef *out_context,
-                                 LLVMModuleRef *out_module, uint32_t *out_block_threads);
+eider_status eider_kernel_module(const struct eider_kernel *kernel, int line_info,
+                                 LLVMContextRef *out_context, LLVMModuleRef *out_module,
+                                 uint32_t *out_block_threads);
 
 #endif

@@ -1,0 +1,265 @@
+/* sass.c -- a report on machine code, made step by step, and its public rows; see sass.h. */
+#include "sass.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define REPORT_BYTES_MAX ((size_t)1 << 30)
+#define LINE_TEXT_MAX 160 /* of a line of a file, as a term */
+
+/* ---- Small things ------------------------------------------------------ */
+
+char *eider_sass_text(struct eider_sass *s, const char *format, ...)
+{
+    static char empty[1];
+    char text[4096];
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (n < 0) n = 0;
+    if ((size_t)n >= sizeof text) n = sizeof text - 1;
+    char *copy = eider_arena_text(&s->arena, text, (size_t)n);
+    if (!copy && s->status == EIDER_OK) s->status = EIDER_OOM;
+    return copy ? copy : empty;
+}
+
+void eider_sass_number(double value, char *out, size_t size)
+{
+    int n = snprintf(out, size, "%.2f", value);
+    while (n > 0 && out[n - 1] == '0') n--;
+    if (n > 0 && out[n - 1] == '.') n--;
+    out[n] = '\0';
+}
+
+/* ---- Steps ------------------------------------------------------------- */
+
+static void read_words(struct eider_sass *s)
+{
+    for (size_t i = 0; i < s->n_code; i++) {
+        eider_sass_instruction *code = &s->code[i];
+        code->offset = (uint32_t)(i * EIDER_SASS_WORD);
+        memcpy(code->words, s->cubin.code + i * EIDER_SASS_WORD, EIDER_SASS_WORD);
+        code->term = -1;
+        eider_sass_control_decode(code);
+    }
+}
+
+static void classify(struct eider_sass *s)
+{
+    for (size_t i = 0; i < s->n_code; i++) {
+        const struct eider_sass_opcode_row *row = eider_sass_opcode_find(s->code[i].opcode);
+        s->code[i].unit = eider_sass_unit_name(row->unit);
+        s->rates[i] = (uint8_t)row->rate;
+    }
+}
+
+static eider_status load(struct eider_sass *s, const struct eider_sass_job *job)
+{
+    struct eider_blob copy = {eider_arena_alloc(&s->arena, job->cubin.size + 1), job->cubin.size};
+    if (!copy.data) return EIDER_OOM;
+    memcpy(copy.data, job->cubin.data, copy.size);
+    EIDER_TRY(eider_sass_cubin_read(&copy, job->options->entry, &s->cubin));
+    s->target = s->cubin.target;
+    s->n_code = s->cubin.code_size / EIDER_SASS_WORD;
+    s->code = eider_arena_alloc(&s->arena, (s->n_code + 1) * sizeof *s->code);
+    s->rates = eider_arena_alloc(&s->arena, s->n_code + 1);
+    if (!s->code || !s->rates) return EIDER_OOM;
+    read_words(s);
+    EIDER_TRY(eider_sass_disasm(s));
+    classify(s);
+    return s->status;
+}
+
+static void describe(struct eider_sass *s, const struct eider_sass_job *job)
+{
+    const struct eider_cubin *c = &s->cubin;
+    eider_sass_summary *m = &s->summary;
+    XXH128_hash_t hash = XXH3_128bits(c->code, c->code_size);
+    char target[EIDER_TARGET_TEXT_BYTES];
+    eider_target_print(c->target, target);
+    m->entry = c->entry;
+    m->target = eider_sass_text(s, "%s", target);
+    m->hash = eider_sass_text(s, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+    m->n_instructions = (uint32_t)s->n_code;
+    m->registers = c->registers;
+    m->barriers = c->barriers;
+    m->local_bytes = c->frame_bytes;
+    m->spill_bytes = job->spill_bytes;
+    m->shared_bytes = job->shared_bytes > c->shared_bytes ? job->shared_bytes : c->shared_bytes;
+    m->block_threads = job->block_threads > 0 ? job->block_threads : c->block_threads;
+    double elements = job->options->elements > 0 ? job->options->elements : job->elements;
+    m->elements = elements > 0 ? elements : 1;
+}
+
+/* ---- Attribution ------------------------------------------------------- */
+
+static const struct eider_sass_name *find_name(const struct eider_sass_names *names, uint32_t line)
+{
+    size_t low = 0, high = names->n_names;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (names->names[middle].line < line)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    int found = low < names->n_names && names->names[low].line == line;
+    return found ? &names->names[low] : NULL;
+}
+
+/* Terms of a program, and one for what has no line. */
+static eider_status attribute_names(struct eider_sass *s, const struct eider_sass_names *names)
+{
+    s->terms = eider_arena_alloc(&s->arena, (names->n_terms + 1) * sizeof *s->terms);
+    if (!s->terms) return EIDER_OOM;
+    for (size_t k = 0; k < names->n_terms; k++) {
+        s->terms[k] = names->terms[k];
+        s->terms[k].text = eider_sass_text(s, "%s", names->terms[k].text);
+    }
+    s->n_terms = names->n_terms;
+    s->terms[s->n_terms++] =
+        (eider_sass_term){.kind = EIDER_SASS_UNKNOWN, .text = "without a line", .parent = -1};
+    for (size_t i = 0; i < s->n_code; i++) {
+        const struct eider_sass_name *name = find_name(names, s->code[i].line);
+        s->code[i].term = name ? name->term : (int32_t)names->n_terms;
+        s->code[i].in_tail = name && name->is_tail;
+    }
+    s->has_program = names->has_program;
+    s->summary.attribution = "terms";
+    return EIDER_OK;
+}
+
+/* Line `number` of a text whose lines end with a newline or a NUL. */
+static char *line_of(struct eider_sass *s, const char *text, size_t size, uint32_t number)
+{
+    size_t at = 0;
+    for (uint32_t line = 1; at < size && line < number; at++) line += !text[at] || text[at] == '\n';
+    while (at < size && (text[at] == ' ' || text[at] == '\t')) at++;
+    size_t n = 0;
+    while (at + n < size && text[at + n] && text[at + n] != '\n' && n < LINE_TEXT_MAX) n++;
+    return eider_sass_text(s, "%.*s", (int)n, text + at);
+}
+
+/* One term for each line that instructions come from, in the order of the lines. */
+static eider_status attribute_lines(struct eider_sass *s, const char *text, size_t size, int is_ptx)
+{
+    s->terms = eider_arena_alloc(&s->arena, (s->n_code + 1) * sizeof *s->terms);
+    if (!s->terms) return EIDER_OOM;
+    for (uint32_t after = 0, found = 1; found; after = found) {
+        found = 0;
+        for (size_t i = 0; i < s->n_code; i++) {
+            uint32_t line = is_ptx ? s->code[i].ptx_line : s->code[i].line;
+            if (line > after && (!found || line < found)) found = line;
+        }
+        for (size_t i = 0; found && i < s->n_code; i++)
+            if ((is_ptx ? s->code[i].ptx_line : s->code[i].line) == found)
+                s->code[i].term = (int32_t)s->n_terms;
+        if (found)
+            s->terms[s->n_terms++] =
+                (eider_sass_term){.kind = EIDER_SASS_LINE,
+                                  .text = text ? line_of(s, text, size, found) : "",
+                                  .parent = -1,
+                                  .line = found};
+    }
+    s->summary.attribution = "lines";
+    return s->status;
+}
+
+static int has_lines(const struct eider_sass *s, int is_ptx)
+{
+    for (size_t i = 0; i < s->n_code; i++)
+        if (is_ptx ? s->code[i].ptx_line : s->code[i].line) return 1;
+    return 0;
+}
+
+static eider_status attribute(struct eider_sass *s, const struct eider_sass_job *job)
+{
+    struct eider_cubin twin;
+    uint32_t *lines = eider_arena_alloc(&s->arena, (s->n_code + 1) * sizeof *lines);
+    s->summary.attribution = job->attribution ? job->attribution : "no line information";
+    if (!lines) return EIDER_OOM;
+    if (!job->twin.data) return EIDER_OK;
+    EIDER_TRY(eider_sass_cubin_read(&job->twin, s->cubin.entry, &twin));
+    eider_sass_lines_read(&twin, EIDER_LINES_SOURCE, lines, s->n_code);
+    for (size_t i = 0; i < s->n_code; i++) s->code[i].line = lines[i];
+    memset(lines, 0, s->n_code * sizeof *lines);
+    eider_sass_lines_read(&twin, EIDER_LINES_PTX, lines, s->n_code);
+    for (size_t i = 0; i < s->n_code; i++) s->code[i].ptx_line = lines[i];
+    if (has_lines(s, 0)) {
+        size_t size = job->text ? strlen(job->text) : 0;
+        return job->names ? attribute_names(s, job->names) : attribute_lines(s, job->text, size, 0);
+    }
+    if (!has_lines(s, 1)) return EIDER_OK;
+    const char *ptx = job->ptx ? job->ptx : twin.ptx;
+    return attribute_lines(s, ptx, job->ptx ? strlen(job->ptx) : twin.ptx_size, 1);
+}
+
+/* ---- Making ------------------------------------------------------------ */
+
+static eider_status make(struct eider_sass *s, const struct eider_sass_job *job)
+{
+    EIDER_TRY(load(s, job));
+    describe(s, job);
+    EIDER_TRY(attribute(s, job));
+    EIDER_TRY(eider_sass_path_find(s));
+    EIDER_TRY(eider_sass_count_all(s));
+    EIDER_TRY(eider_sass_bound_all(s, job));
+    const char *ptx = job->ptx ? job->ptx : s->cubin.ptx;
+    EIDER_TRY(eider_sass_warn_all(s, ptx, job->ptx ? strlen(job->ptx) : s->cubin.ptx_size));
+    return s->status;
+}
+
+eider_status eider_sass_make(const eider_allocator *a, const struct eider_sass_job *job,
+                             eider_sass **out)
+{
+    struct eider_sass *s = eider_mem_zero(a, sizeof *s);
+    if (!s) return EIDER_OOM;
+    s->allocator = *a;
+    s->options = *job->options;
+    eider_arena_init(&s->arena, a, REPORT_BYTES_MAX);
+    eider_status status = make(s, job);
+    s->options.entry = NULL;
+    s->options.device = NULL;
+    if (status != EIDER_OK) {
+        eider_sass_release(s);
+        return status;
+    }
+    *out = s;
+    return EIDER_OK;
+}
+
+void eider_sass_release(eider_sass *sass)
+{
+    if (!sass) return;
+    eider_allocator a = sass->allocator;
+    eider_arena_release(&sass->arena);
+    eider_mem_free(&a, sass);
+}
+
+/* ---- Rows -------------------------------------------------------------- */
+
+void eider_sass_describe(const eider_sass *sass, eider_sass_summary *out)
+{
+    if (sass && out) *out = sass->summary;
+}
+
+#define ROWS(function, type, rows, count)                         \
+    int32_t function(const eider_sass *sass, size_t i, type *out) \
+    {                                                             \
+        if (!sass || !out || i >= sass->count) return 0;          \
+        *out = sass->rows[i];                                     \
+        return 1;                                                 \
+    }
+
+ROWS(eider_sass_code, eider_sass_instruction, code, n_code)
+ROWS(eider_sass_opcodes, eider_sass_opcode, opcodes, n_opcodes)
+ROWS(eider_sass_accesses, eider_sass_access, accesses, n_accesses)
+ROWS(eider_sass_terms, eider_sass_term, terms, n_terms)
+ROWS(eider_sass_limits, eider_sass_limit, limits, n_limits)
+ROWS(eider_sass_warnings, eider_sass_warning, warnings, n_warnings)

@@ -1,0 +1,219 @@
+/* sass_input.c -- a word of the command line to a report on machine code; see sass_report.h.
+ *
+ * On a GPU the kernel of a program is prepared as for a launch, and timed, so that the report
+ * is on the bytes that ran.
+ */
+#include "sass_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file.h"
+#include "operands.h"
+#include "say.h"
+
+#define COMPILE_EXTENT ((int64_t)1 << 26) /* of inputs nobody describes: a large tensor */
+#define TIMES 21
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+/* ---- Files ------------------------------------------------------------- */
+
+static int read_bytes(const char *path, char **out, size_t *out_size)
+{
+    FILE *file;
+    uint64_t size;
+    int code = cli_file_open(path, &file, &size);
+    if (code) return code;
+    char *data = malloc((size_t)size + 1);
+    code = data ? cli_file_read(path, file, data, (size_t)size) : cli_fail_memory((size_t)size);
+    fclose(file);
+    if (code) {
+        free(data);
+        return code;
+    }
+    data[size] = '\0';
+    *out = data;
+    *out_size = (size_t)size;
+    return CLI_OK;
+}
+
+static char *copy_name(const char *at)
+{
+    size_t n = strcspn(at, "( ,{\n\t");
+    return strndup(at, n);
+}
+
+/* The first kernel of a text: ".entry NAME(" of PTX, "ptx_kernel ... @NAME(" or an annotation
+ * of IR.  Caller owns: free. */
+static char *find_entry(const char *text, eider_source_kind kind)
+{
+    const char *at = strstr(text, kind == EIDER_SOURCE_PTX ? ".entry " : "ptx_kernel ");
+    if (at && kind == EIDER_SOURCE_PTX) return copy_name(at + strlen(".entry "));
+    if (at) {
+        at = strchr(at, '@');
+        return at ? copy_name(at + 1) : NULL;
+    }
+    at = kind == EIDER_SOURCE_LL ? strstr(text, ", !\"kernel\"") : NULL;
+    while (at && at > text && *at != '@') at--;
+    return at && *at == '@' ? copy_name(at + 1) : NULL;
+}
+
+/* "sm_90" of ".target sm_90", or NULL.  Caller owns: free. */
+static char *find_target(const char *ptx)
+{
+    const char *at = strstr(ptx, ".target ");
+    return at ? copy_name(at + strlen(".target ")) : NULL;
+}
+
+static int compile_source(struct cli_sass_input *in, eider_source_kind kind, size_t size)
+{
+    const struct cli_options *options = in->session.options;
+    const char *entry = cli_options_get(options, CLI_ENTRY);
+    const char *target = cli_options_get(options, CLI_TARGET);
+    char *found = entry || kind == EIDER_SOURCE_BITCODE ? NULL : find_entry(in->file, kind);
+    char *stated = !target && kind == EIDER_SOURCE_PTX ? find_target(in->file) : NULL;
+    eider_source source = {
+        .kind = kind, .data = in->file, .size = size, .entry = entry ? entry : found};
+    eider_request request = cli_session_request(&in->session, NULL, 0);
+    request.program = NULL;
+    request.source = &source;
+    request.line_info = 1;
+    request.target = target ? target : stated ? stated : cli_session_target(&in->session);
+    int code = CLI_LIBRARY;
+    if (!source.entry) {
+        code = cli_fail(CLI_USAGE, "%s: no kernel is found in it: --entry NAME", in->word);
+    } else if (request.target) {
+        eider_status status = eider_compile(in->session.ctx, &request, &in->kernel);
+        code = status == EIDER_OK ? CLI_OK : cli_fail_library(status);
+    }
+    free(found);
+    free(stated);
+    return code;
+}
+
+/* ---- Programs ---------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int time_kernel(struct cli_sass_input *in, const struct cli_operands *operands)
+{
+    double ns[TIMES];
+    uint64_t bytes = 0;
+    eider_status status = eider_kernel_bytes(in->kernel, operands->tensors, operands->n, &bytes);
+    for (int round = 0; round < 2 && status == EIDER_OK; round++) /* the first warms up */
+        status = eider_time(in->kernel, NULL, operands->tensors, operands->n, TIMES, 1, ns);
+    if (status != EIDER_OK) return cli_fail_library(status);
+    qsort(ns, TIMES, sizeof *ns, by_value);
+    if (ns[TIMES / 2] > 0) in->measured_gbytes_per_s = (double)bytes / ns[TIMES / 2];
+    return CLI_OK;
+}
+
+static int compile_program(struct cli_sass_input *in)
+{
+    struct cli_session *s = &in->session;
+    struct cli_operands operands = {0};
+    struct cli_operands_rule rule = {
+        .fill = 0, .default_extent = COMPILE_EXTENT, .default_type = EIDER_BF16};
+    const char *target = cli_session_target(s);
+    if (!target) return CLI_LIBRARY;
+    /* A GPU that is here times what it runs. */
+    int runs = s->device && strcmp(s->device_info.backend, "cuda") == 0 &&
+               strcmp(target, s->device_info.target) == 0;
+    rule.fill = runs;
+    int code = cli_operands_bind(s, rule, &operands);
+    if (!code && runs) code = cli_operands_upload(s, &operands);
+    if (!code) {
+        eider_request request = cli_session_request(s, operands.tensors, operands.n);
+        request.target = target;
+        eider_status status = runs ? eider_prepare(s->device, &request, &in->kernel)
+                                   : eider_compile(s->ctx, &request, &in->kernel);
+        if (status != EIDER_OK) code = cli_fail_library(status);
+    }
+    if (!code && runs) code = time_kernel(in, &operands);
+    cli_operands_release(s, &operands);
+    return code;
+}
+
+/* ---- Opening ----------------------------------------------------------- */
+
+static int get_options(const struct cli_sass_input *in, eider_sass_options *out)
+{
+    const struct cli_options *options = in->session.options;
+    *out = (eider_sass_options){.entry = cli_options_get(options, CLI_ENTRY)};
+    int code = cli_options_number(options, CLI_ELEMENTS, 0, 0, &out->elements);
+    if (!code) code = cli_options_number(options, CLI_BYTES, 0, 0, &out->bytes);
+    return code;
+}
+
+static int open_file(struct cli_sass_input *in, const char *path)
+{
+    static const struct {
+        const char *suffix;
+        eider_source_kind kind;
+    } kinds[] = {
+        {".ll", EIDER_SOURCE_LL}, {".bc", EIDER_SOURCE_BITCODE}, {".ptx", EIDER_SOURCE_PTX}};
+    size_t size = 0;
+    int code = read_bytes(path, &in->file, &size);
+    for (size_t i = 0; !code && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (ends_with(path, kinds[i].suffix)) return compile_source(in, kinds[i].kind, size);
+    if (code) return code;
+    eider_sass_options options;
+    code = get_options(in, &options);
+    if (code) return code;
+    eider_status status = eider_sass_read(in->session.ctx, in->file, size, &options, &in->sass);
+    return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
+}
+
+static int is_file(const char *word)
+{
+    return word[0] != '@' && !strpbrk(word, "=\n") &&
+           (ends_with(word, ".ll") || ends_with(word, ".bc") || ends_with(word, ".ptx") ||
+            ends_with(word, ".cubin"));
+}
+
+static int open_kernel(struct cli_sass_input *in)
+{
+    eider_sass_options options;
+    int code = get_options(in, &options);
+    if (code || in->sass) return code;
+    eider_status status = eider_kernel_sass(in->kernel, &options, &in->sass);
+    return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
+}
+
+int cli_sass_open(const struct cli_options *options, const char *word, const char *base,
+                  struct cli_sass_input *out)
+{
+    memset(out, 0, sizeof *out);
+    (void)base;
+    out->word = word;
+    int code = cli_session_open(options, &out->session);
+    if (!code && is_file(word)) {
+        code = open_file(out, word);
+    } else if (!code) {
+        code = cli_session_program(&out->session, word);
+        if (!code) code = compile_program(out);
+    }
+    if (!code) code = open_kernel(out);
+    if (!code && out->kernel) eider_kernel_describe(out->kernel, &out->info);
+    if (!code) eider_sass_describe(out->sass, &out->summary);
+    return code;
+}
+
+void cli_sass_close(struct cli_sass_input *input)
+{
+    eider_sass_release(input->sass);
+    eider_kernel_release(input->kernel);
+    cli_session_close(&input->session);
+    free(input->file);
+    memset(input, 0, sizeof *input);
+}
