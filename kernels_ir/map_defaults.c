@@ -4,8 +4,7 @@
  * the same layout and target, unless what was set cannot.
  * The rules come from bench/configs.py on an H200: at 2^28 elements what they choose reaches at
  * least 0.995 of the best of 63 configs for one to three inputs and one to three outputs of
- * bf16 and f32.  Persistent blocks (tiles above 1) and accesses of 16 bytes were slower;
- * streaming loads with plain stores lost up to a tenth.
+ * bf16 and f32.  Persistent blocks (tiles above 1) and accesses of 16 bytes were slower.
  */
 #include "map.h"
 
@@ -14,7 +13,6 @@
 #define ACCESS_BYTES 8        /* of the widest operand */
 #define NARROW_BYTES 4        /* per access of the narrowest operand */
 #define GPU_BLOCK 128
-#define GPU_STREAMS_CACHES 4    /* times the last cache: beyond, nothing stays */
 #define CPU_BLOCK_BYTES 32768   /* per operand: a block's data stays in the first cache */
 #define CPU_BLOCKS_PER_THREAD 4 /* so that threads end together */
 
@@ -76,16 +74,8 @@ static int gpu_vec(const struct eider_layout *layout, const struct traits *t, in
     return vec;
 }
 
-/* Whether a launch is known to move more than `times` the last cache. */
-static int is_large(const struct eider_layout *layout, const struct traits *t,
-                    const struct eider_device_facts *facts, uint64_t times)
-{
-    return facts->l2_bytes && layout->count > 0 &&
-           (uint64_t)layout->count > times * facts->l2_bytes / (uint64_t)t->bytes;
-}
-
-/* Two vectors in flight, one where stores are in the majority anyway.  What leaves the cache
- * before anyone could read it again is marked to leave first. */
+/* Two vectors in flight, one where stores are in the majority anyway.  Plain policies: streaming
+ * ones gain 0.1 % when a kernel follows itself and lose 5 % when it follows another. */
 static void choose_gpu(const struct eider_layout *layout, const struct eider_device_facts *facts,
                        struct eider_config *config)
 {
@@ -98,10 +88,17 @@ static void choose_gpu(const struct eider_layout *layout, const struct eider_dev
     choose(config, EIDER_PARAM_unroll, two ? 2 : 1);
     choose(config, EIDER_PARAM_block, GPU_BLOCK);
     choose(config, EIDER_PARAM_tiles, 1);
-    int large = is_large(layout, &t, facts, GPU_STREAMS_CACHES);
-    choose_word(config, EIDER_PARAM_load, large ? "cs" : "ca");
-    choose_word(config, EIDER_PARAM_store, large ? "first" : "wb");
+    choose_word(config, EIDER_PARAM_load, "ca");
+    choose_word(config, EIDER_PARAM_store, "wb");
     choose(config, EIDER_PARAM_packed, layout->packable);
+}
+
+/* Whether a launch is known to move more than the last cache holds. */
+static int is_large(const struct eider_layout *layout, const struct traits *t,
+                    const struct eider_device_facts *facts)
+{
+    return facts->l2_bytes && layout->count > 0 &&
+           (uint64_t)layout->count > facts->l2_bytes / (uint64_t)t->bytes;
 }
 
 static void choose_cpu(const struct eider_layout *layout, const struct eider_device_facts *facts,
@@ -119,7 +116,7 @@ static void choose_cpu(const struct eider_layout *layout, const struct eider_dev
         tiles *= 2;
     choose(config, EIDER_PARAM_tiles, tiles);
     choose_word(config, EIDER_PARAM_load, "ca");
-    choose_word(config, EIDER_PARAM_store, is_large(layout, &t, facts, 1) ? "cs" : "wb");
+    choose_word(config, EIDER_PARAM_store, is_large(layout, &t, facts) ? "cs" : "wb");
     choose(config, EIDER_PARAM_packed, 0);
 }
 

@@ -893,8 +893,6 @@ static void what_the_caller_sets_stays_and_the_rest_follows(void **state)
         {"vec=2", "vec=2,unroll=2,block=128,tiles=1,load=ca,store=wb,index=32,packed=0", 90, 0},
         {"block=1024,load=cs",
          "vec=4,unroll=2,block=1024,tiles=1,load=cs,store=wb,index=32,packed=0", 90, 0},
-        {"", "vec=4,unroll=2,block=128,tiles=1,load=cs,store=first,index=32,packed=0", 90,
-         16 << 20},
         {"", "vec=4,unroll=2,block=128,tiles=1,load=ca,store=wb,index=32,packed=0", 90, 50 << 20},
         {"", "vec=16,unroll=2,block=1,tiles=256,load=ca,store=wb,index=32,packed=0", 0, 0},
         {"block=32", "vec=16,unroll=2,block=32,tiles=16,load=ca,store=wb,index=32,packed=0", 0, 0},
