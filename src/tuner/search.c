@@ -2,9 +2,9 @@
  *
  * The directed search treats candidates as points of a grid whose axes are the parameters'
  * values in order.  It asks in batches, because a batch is compiled on all cores and timed
- * together: first the start and a spread of random points, then, round after round, the
- * unknown neighbours of the best few, one step along one axis.  Where nothing better is
- * left, two steps and steps along two axes are looked at, then a new spread.
+ * together: first the start and a spread of random points; then, round after round, those of
+ * which a model of everything seen expects most, and neighbours of the best, one step along
+ * one axis; and random points where both run out.
  */
 #include "search.h"
 
@@ -13,20 +13,27 @@
 #include <string.h>
 
 #include "pairs.h"
+#include "search_model.h"
 
-#define BEAM 3    /* of the best, whose neighbours are asked for */
-#define SPREAD 12 /* random points of a start */
-#define BATCH 16
+#define SPREAD 15    /* random points of a start */
+#define PROMISING 3  /* of a batch: what the model expects most of */
+#define FAR 0.7      /* log cost over the best: worse is no worse */
+#define FAILED 0.4   /* of what does not work: its neighbours may */
+#define NEIGHBOURS 1 /* of a batch: beside the best */
 
 struct axes {
     size_t n;
     char names[EIDER_PAIRS_MAX][EIDER_PAIR_BYTES];
     size_t n_values[EIDER_PAIRS_MAX];
+    int is_ordered[EIDER_PAIRS_MAX];
 };
 
 struct search {
     const struct eider_search_job *job;
     struct axes axes;
+    struct eider_search_grid grid;
+    struct eider_search_model model;
+    size_t best;  /* known candidate; n while there is none */
     uint16_t *at; /* n x axes: positions; UINT16_MAX where a config lacks the name */
     double *cost; /* NaN: not asked for */
     size_t *batch;
@@ -130,6 +137,9 @@ static eider_status place_axis(struct search *s, size_t axis)
         if (pass == 0 && n) qsort(seen, n, sizeof *seen, by_position);
     }
     s->axes.n_values[axis] = n;
+    s->axes.is_ordered[axis] = 1;
+    for (size_t k = 0; k < n; k++)
+        if (seen[k].value[0] < '0' || seen[k].value[0] > '9') s->axes.is_ordered[axis] = 0;
     eider_mem_free(job->allocator, seen);
     return status;
 }
@@ -166,77 +176,101 @@ static void distance(const struct search *s, size_t a, size_t b, int *out_axes, 
 
 /* ---- The directed search ----------------------------------------------------- */
 
-/* The k-th best known candidate, by cost, then by order; n when there are fewer. */
-static size_t kth_best(const struct search *s, size_t k)
+/* The best known candidate, the first of equals; n when there is none. */
+static size_t find_best(const struct search *s)
 {
-    size_t found = s->job->n;
-    double last_cost = -INFINITY;
-    size_t last = 0;
-    for (size_t round = 0; round <= k; round++) {
-        found = s->job->n;
-        for (size_t i = 0; i < s->job->n; i++) {
-            double c = s->cost[i];
-            int is_later = c > last_cost || (c == last_cost && round && i > last);
-            if (!is_known(s, i) || isinf(c) || !is_later) continue;
-            if (found == s->job->n || c < s->cost[found]) found = i;
-        }
-        if (found == s->job->n) return found;
-        last = found;
-        last_cost = s->cost[found];
+    size_t best = s->job->n;
+    for (size_t i = 0; i < s->job->n; i++) {
+        if (!is_known(s, i) || isinf(s->cost[i])) continue;
+        if (best == s->job->n || s->cost[i] < s->cost[best]) best = i;
     }
-    return found;
+    return best;
 }
 
-/* Unknown candidates near one: `n_axes` of them differ by up to `steps`. */
-static void want_near(struct search *s, size_t center, int n_axes, int steps)
+/* Up to `n` unknown candidates that differ from one in up to `n_axes` parameters, by up to
+ * `steps` positions. */
+static void want_near(struct search *s, size_t center, int n_axes, int steps, size_t n)
 {
-    for (size_t i = 0; i < s->job->n && s->n_batch < BATCH; i++) {
+    size_t target = s->n_batch + n;
+    for (size_t i = 0; i < s->job->n && s->n_batch < target; i++) {
         int axes, step;
         distance(s, center, i, &axes, &step);
         if (axes >= 1 && axes <= n_axes && step <= steps) want(s, i);
     }
 }
 
-/* Whoever differs from `center` along `axis` alone, whatever the step. */
-static void want_line(struct search *s, size_t center, size_t axis)
+static int is_wanted(const struct search *s, size_t i)
 {
-    for (size_t i = 0; i < s->job->n && s->n_batch < BATCH; i++) {
-        int axes, steps;
-        distance(s, center, i, &axes, &steps);
-        if (axes == 1 && s->at[i * s->axes.n + axis] != s->at[center * s->axes.n + axis])
-            want(s, i);
+    for (size_t k = 0; k < s->n_batch; k++)
+        if (s->batch[k] == i) return 1;
+    return is_known(s, i);
+}
+
+static double log_over_best(void *arg, size_t i)
+{
+    const struct search *s = arg;
+    double y = isinf(s->cost[i]) ? FAILED : log(s->cost[i] / s->cost[s->best]);
+    return y < FAR ? y : FAR;
+}
+
+/* Up to `n` unknown candidates of which the model expects most; of each it is then told that
+ * it was right, so that the next one is elsewhere. */
+static void want_promising(struct search *s, size_t n)
+{
+    struct eider_search_model *m = &s->model;
+    eider_search_model_learn(m, log_over_best, s);
+    for (size_t found = 0; found < n; found++) {
+        size_t chosen = s->job->n;
+        double most = 0, y = 0;
+        for (size_t k = 0; k < m->n_guessed; k++) {
+            double hope, mean = eider_search_model_guess(m, k, &hope);
+            if (is_wanted(s, k * m->step) || (chosen < s->job->n && hope <= most)) continue;
+            most = hope;
+            y = mean;
+            chosen = k * m->step;
+        }
+        size_t before = s->n_batch;
+        if (chosen < s->job->n) want(s, chosen);
+        if (s->n_batch == before) return;
+        eider_search_model_look(m, chosen, y);
     }
 }
 
-static eider_status descend(struct search *s)
+/* Asks for the batch, of which the model has seen the first `n_looked`. */
+static eider_status ask_and_look(struct search *s, size_t n_looked, size_t *out_new)
 {
-    size_t n_new = 1;
+    for (size_t k = n_looked; k < s->n_batch; k++)
+        eider_search_model_look(&s->model, s->batch[k], 0);
+    return ask(s, out_new);
+}
+
+static eider_status explore(struct search *s)
+{
+    size_t n_new = 1, n_looked;
+    want(s, s->job->first < s->job->n ? s->job->first : 0);
+    spread(s, SPREAD);
+    EIDER_TRY(ask_and_look(s, 0, &n_new));
     while (n_new && s->n_asked < s->limit) {
-        size_t best = kth_best(s, 0);
-        for (size_t k = 0; k < BEAM && s->n_batch < BATCH; k++) {
-            size_t center = kth_best(s, k);
-            if (center < s->job->n) want_near(s, center, 1, 1);
-        }
-        if (s->n_batch == 0 && best < s->job->n) {
-            for (size_t axis = 0; axis < s->axes.n; axis++) want_line(s, best, axis);
-            if (s->n_batch == 0) want_near(s, best, 2, 1);
-        }
-        EIDER_TRY(ask(s, &n_new));
+        s->best = find_best(s);
+        if (s->best < s->job->n) want_promising(s, PROMISING);
+        n_looked = s->n_batch;
+        if (s->best < s->job->n) want_near(s, s->best, 1, 1, NEIGHBOURS);
+        if (s->n_batch < PROMISING + NEIGHBOURS) spread(s, PROMISING + NEIGHBOURS - s->n_batch);
+        EIDER_TRY(ask_and_look(s, n_looked, &n_new));
     }
     return EIDER_OK;
 }
 
 static eider_status directed(struct search *s)
 {
-    size_t n_new = 1;
     EIDER_TRY(find_axes(s));
-    want(s, s->job->first < s->job->n ? s->job->first : 0);
-    while (n_new && s->n_asked < s->limit) {
-        spread(s, SPREAD);
-        EIDER_TRY(ask(s, &n_new));
-        EIDER_TRY(descend(s));
-    }
-    return EIDER_OK;
+    s->grid = (struct eider_search_grid){.n = s->job->n,
+                                         .n_axes = s->axes.n,
+                                         .at = s->at,
+                                         .n_values = s->axes.n_values,
+                                         .is_ordered = s->axes.is_ordered};
+    EIDER_TRY(eider_search_model_open(s->job->allocator, &s->grid, s->limit, &s->model));
+    return explore(s);
 }
 
 /* ---- The table of searches ----------------------------------------------------- */
@@ -259,6 +293,7 @@ eider_status eider_search_run(const struct eider_search_job *job)
     eider_status status = s.cost && s.batch ? EIDER_OK : EIDER_OOM;
     for (size_t i = 0; status == EIDER_OK && i < job->n; i++) s.cost[i] = (double)NAN;
     if (status == EIDER_OK) status = searches[job->kind](&s);
+    if (s.model.factor) eider_search_model_close(&s.model);
     eider_mem_free(job->allocator, s.at);
     eider_mem_free(job->allocator, s.cost);
     eider_mem_free(job->allocator, s.batch);
