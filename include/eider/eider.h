@@ -585,7 +585,8 @@ typedef struct eider_tune_progress {
 /* One launch, for a timer of the caller. */
 typedef eider_status (*eider_tune_run)(void *run);
 
-/* What the caller may do during a tuning.  All may be NULL; all get `user`. */
+/* What the caller may do during a tuning.  All may be NULL; all get `user`, are called from
+ * the thread that tunes, and may not tune themselves. */
 typedef struct eider_tune_hooks {
     void *user;
     /* Nonzero keeps the config. */
@@ -600,7 +601,7 @@ typedef struct eider_tune_hooks {
     /* The geometry of a source, instead of the expressions. */
     eider_status (*geometry)(void *user, const char *config, const eider_tensor *args,
                              size_t n_args, eider_geometry *out);
-    /* Called now and then from the calling thread; nonzero cancels (EIDER_CANCELLED). */
+    /* Called now and then; nonzero cancels (EIDER_CANCELLED). */
     int32_t (*progress)(void *user, const eider_tune_progress *progress);
 } eider_tune_hooks;
 
@@ -710,7 +711,8 @@ typedef struct eider_tuning eider_tuning;
  *   EIDER_NOT_PREPARED  `pinned`, and nothing is recorded for the key, which it names
  *   EIDER_CAPTURING     `stream` is being captured; it stays valid
  *   EIDER_CANCELLED     `progress` said so; what was measured is recorded
- *   EIDER_TIMEOUT       another process tunes the same and did not end
+ *   EIDER_TIMEOUT       another process tunes the same and did not end; or the budget ended
+ *                       before anything was timed, and the reference is no candidate
  * and, when no candidate works, with the first one's failure.
  * Calls on one context take turns.  Caller owns *out: eider_tune_release. */
 EIDER_API EIDER_CHECKED eider_status eider_tune(eider_device *device,

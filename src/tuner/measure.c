@@ -345,7 +345,9 @@ static void drop_slow(struct eider_measure *m, const size_t *which, size_t n, in
 static eider_status race(struct eider_measure *m, const size_t *which, size_t n, int32_t rounds,
                          int may_stop)
 {
-    for (int32_t round = 0; round < rounds; round++) {
+    EIDER_TRY(report(m, "time", m->best_config ? m->best_config : m->reference.config, 0,
+                     (size_t)rounds * n));
+    for (int32_t round = 0; round < rounds && !atomic_load(&m->over); round++) {
         for (size_t k = 0; k < n; k++) {
             /* Every round begins elsewhere: nobody always follows the same neighbour. */
             struct eider_candidate *c = &m->space->at[which[(k + (size_t)round * 7) % n]];
