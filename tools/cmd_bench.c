@@ -12,19 +12,24 @@
 #include "say.h"
 
 #define DEFAULT_EXTENT ((int64_t)1 << 26)
-#define DEFAULT_REPEAT 100
 #define REPEAT_MAX 1000000
 #define WARM_UP 5
+/* Without --repeat: as often as fits in this time, within these bounds. */
+#define BUDGET_NS 3e9
+#define AUTO_REPEAT_MIN 10
+#define AUTO_REPEAT_MAX 100
 #define COPIES_PER_BATCH 10
 #define COPY_BATCHES 5
 
 struct times {
     double median_ns, p10_ns, p90_ns;
+    int32_t runs;
 };
 
 struct bench {
     struct cli_session *s;
-    int32_t repeat, flush;
+    int32_t repeat; /* 0: as often as BUDGET_NS allows */
+    int32_t flush;
     uint64_t bytes;
     struct times kernel, copy_kernel;
     double copy_ns; /* the driver's copy of the same bytes */
@@ -36,29 +41,39 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static int time_kernel(const struct bench *b, const eider_kernel *kernel, const eider_tensor *args,
-                       size_t n_args, struct times *out)
-{
-    size_t n = (size_t)b->repeat;
-    double *ns = malloc((n > WARM_UP ? n : WARM_UP) * sizeof *ns);
-    if (!ns) return cli_fail_memory(n * sizeof *ns);
-    eider_status status = eider_time(kernel, NULL, args, n_args, WARM_UP, b->flush, ns);
-    if (status == EIDER_OK) {
-        status = eider_time(kernel, NULL, args, n_args, b->repeat, b->flush, ns);
-    }
-    if (status == EIDER_OK) {
-        qsort(ns, n, sizeof *ns, by_value);
-        *out = (struct times){ns[n / 2], ns[n / 10], ns[n - 1 - n / 10]};
-    }
-    free(ns);
-    return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
-}
-
 static double now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* How often to time what took `warm_up_ns` for the warm-up. */
+static int32_t count_runs(const struct bench *b, double warm_up_ns)
+{
+    if (b->repeat) return b->repeat;
+    double fit = BUDGET_NS * WARM_UP / warm_up_ns;
+    if (fit < AUTO_REPEAT_MIN) return AUTO_REPEAT_MIN;
+    return fit < AUTO_REPEAT_MAX ? (int32_t)fit : AUTO_REPEAT_MAX;
+}
+
+static int time_kernel(const struct bench *b, const eider_kernel *kernel, const eider_tensor *args,
+                       size_t n_args, struct times *out)
+{
+    double warm_up[WARM_UP], start = now_ns();
+    eider_status status = eider_time(kernel, NULL, args, n_args, WARM_UP, b->flush, warm_up);
+    if (status != EIDER_OK) return cli_fail_library(status);
+    int32_t runs = count_runs(b, now_ns() - start);
+    size_t n = (size_t)runs;
+    double *ns = malloc(n * sizeof *ns);
+    if (!ns) return cli_fail_memory(n * sizeof *ns);
+    status = eider_time(kernel, NULL, args, n_args, runs, b->flush, ns);
+    if (status == EIDER_OK) {
+        qsort(ns, n, sizeof *ns, by_value);
+        *out = (struct times){ns[n / 2], ns[n / 10], ns[n - 1 - n / 10], runs};
+    }
+    free(ns);
+    return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
 }
 
 /* The driver's copy of half the bytes: it reads and writes them. */
@@ -135,8 +150,8 @@ static int report_json(const struct bench *b, const eider_kernel_info *info)
         "device", b->s->device_info.name, "target", info->target, "config", info->config,
         "numerics", info->numerics, "assembler", info->assembler, "registers", info->registers,
         "spill_bytes", info->spill_bytes, "bytes", (json_int_t)b->bytes, "cold_l2", b->flush,
-        "repeat", b->repeat, "median_ns", b->kernel.median_ns, "p10_ns", b->kernel.p10_ns, "p90_ns",
-        b->kernel.p90_ns, "gb_per_s", gbs, "copy_kernel_gb_per_s",
+        "repeat", b->kernel.runs, "median_ns", b->kernel.median_ns, "p10_ns", b->kernel.p10_ns,
+        "p90_ns", b->kernel.p90_ns, "gb_per_s", gbs, "copy_kernel_gb_per_s",
         rate(b, b->copy_kernel.median_ns), "copy_gb_per_s", rate(b, b->copy_ns), "fraction_of_copy",
         copy > 0 ? gbs / copy : 0.0));
 }
@@ -152,7 +167,7 @@ static int report_text(const struct bench *b, const eider_kernel_info *info)
                info->spill_bytes, info->assembler);
     }
     printf("time       median %.2f us, p10 %.2f, p90 %.2f (%d runs)\n", b->kernel.median_ns / 1e3,
-           b->kernel.p10_ns / 1e3, b->kernel.p90_ns / 1e3, b->repeat);
+           b->kernel.p10_ns / 1e3, b->kernel.p90_ns / 1e3, b->kernel.runs);
     printf("rate       %.1f GB/s of %.1f MB\n", gbs, (double)b->bytes / 1e6);
     printf("copy       %.1f GB/s by the kernel 'out = x', %.1f GB/s by a device-to-device copy\n",
            rate(b, b->copy_kernel.median_ns), rate(b, b->copy_ns));
@@ -190,7 +205,7 @@ static int run(const struct cli_options *options)
     struct cli_operands_rule rule = {
         .fill = 1, .default_extent = DEFAULT_EXTENT, .default_type = EIDER_BF16};
     double repeat;
-    int code = cli_options_number(options, CLI_REPEAT, 1, DEFAULT_REPEAT, &repeat);
+    int code = cli_options_number(options, CLI_REPEAT, 1, 0, &repeat);
     if (code) return code;
     if (repeat > REPEAT_MAX) return cli_fail(CLI_USAGE, "--repeat: more than %d", REPEAT_MAX);
     code = cli_session_open(options, &session);
