@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <llvm-c/BitWriter.h>
 #include <llvm-c/Core.h>
 #include <llvm-c/IRReader.h>
 #include <stdio.h>
@@ -282,6 +283,144 @@ static void a_callback_builds_a_kernel_per_config(void **state)
     assert_non_null(strstr(eider_error(), "the config asks for it"));
 }
 
+/* ---- Kernels of eider's own, as text and back ---------------------------------------------- */
+
+/* A kernel of a program, for a GPU that need not be here; `stage` of it as text. */
+static eider_kernel *compile_program(const char *text, eider_stage stage, const void **data,
+                                     size_t *size)
+{
+    eider_program *program;
+    eider_kernel *kernel;
+    eider_tensor args[] = {tensor_of(NULL, EIDER_F32, 1, shape),
+                           tensor_of(NULL, EIDER_F32, 1, shape)};
+    must(eider_program_parse(ctx, text, &program));
+    eider_request request = {.program = program,
+                             .args = args,
+                             .n_args = 2,
+                             .numerics = {.math = EIDER_MATH_FAST},
+                             .config = "vec=4,unroll=1,block=128,tiles=1,load=ca,store=wb",
+                             .target = "sm_90"};
+    must(eider_compile(ctx, &request, &kernel));
+    must(eider_kernel_stage(kernel, stage, data, size));
+    eider_program_release(program);
+    return kernel;
+}
+
+/* The text after its first line, which names the module. */
+static const char *body_of(const char *text)
+{
+    const char *end = strchr(text, '\n');
+    return end ? end : text;
+}
+
+static void printed_ir_parses_to_the_same_module(void **state)
+{
+    (void)state;
+    for (int stage = EIDER_STAGE_IR; stage <= EIDER_STAGE_OPT; stage++) {
+        const void *text;
+        size_t size;
+        eider_kernel *kernel = compile_program("out = silu(x)", (eider_stage)stage, &text, &size);
+        LLVMContextRef context = LLVMContextCreate();
+        LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(text, size, "again");
+        LLVMModuleRef module = NULL;
+        char *message = NULL;
+        if (LLVMParseIRInContext(context, buffer, &module, &message)) fail_msg("%s", message);
+        char *again = LLVMPrintModuleToString(module);
+        assert_string_equal(body_of(again), body_of(text));
+        LLVMDisposeMessage(again);
+        LLVMDisposeModule(module);
+        LLVMContextDispose(context);
+        eider_kernel_release(kernel);
+    }
+}
+
+/* What was emitted for a GPU runs here as a source: its arguments are the pointers, the number
+ * of elements, and a bit for each pointer that is aligned. */
+static void printed_ir_runs_as_a_source(void **state)
+{
+    (void)state;
+    enum { N = 1001 };
+    int32_t count = N, aligned = 3;
+    static const eider_operand map_operands[] = {{"x", EIDER_INPUT, EIDER_F32},
+                                                 {"out", EIDER_OUTPUT, EIDER_F32},
+                                                 {"count", EIDER_SCALAR, EIDER_I32},
+                                                 {"aligned", EIDER_SCALAR, EIDER_I32}};
+    eider_tensor args[] = {tensor_of(x, EIDER_F32, 1, shape), tensor_of(out, EIDER_F32, 1, shape),
+                           tensor_of(&count, EIDER_I32, 0, NULL),
+                           tensor_of(&aligned, EIDER_I32, 0, NULL)};
+    const uint32_t grid[] = {(N + 511) / 512, 1, 1};
+    const void *text;
+    size_t size;
+    eider_kernel_info info;
+    eider_kernel *again,
+        *kernel = compile_program("out = x * 2.0 + max(x, 3.0)", EIDER_STAGE_IR, &text, &size);
+    eider_kernel_describe(kernel, &info);
+    eider_source source = source_of(text, 128, 1);
+    source.entry = info.entry;
+    source.operands = map_operands;
+    source.n_operands = COUNT(map_operands);
+    eider_request request = {.source = &source};
+    must(eider_prepare(cpu, &request, &again));
+    must(eider_launch_grid(again, NULL, grid, args, 4));
+    for (int i = 0; i < N; i++) assert_true(out[i] == x[i] * 2 + (x[i] > 3 ? x[i] : 3));
+    assert_true(out[N] == -7);
+    eider_kernel_release(again);
+    eider_kernel_release(kernel);
+}
+
+static void printed_ptx_assembles_to_the_same_cubin(void **state)
+{
+    (void)state;
+    const void *ptx, *cubin, *cubin_again;
+    size_t size, size_again;
+    eider_kernel_info info;
+    eider_kernel *again, *kernel = compile_program("out = silu(x)", EIDER_STAGE_PTX, &ptx, &size);
+    must(eider_kernel_stage(kernel, EIDER_STAGE_CUBIN, &cubin, &size));
+    eider_kernel_describe(kernel, &info);
+    eider_source source = source_of(ptx, 128, 1);
+    source.kind = EIDER_SOURCE_PTX;
+    source.entry = info.entry;
+    eider_request request = {.source = &source, .target = "sm_90"};
+    must(eider_compile(ctx, &request, &again));
+    must(eider_kernel_stage(again, EIDER_STAGE_CUBIN, &cubin_again, &size_again));
+    assert_int_equal(size_again, size);
+    assert_memory_equal(cubin_again, cubin, size);
+    eider_kernel_release(again);
+    eider_kernel_release(kernel);
+}
+
+static void bitcode_runs_and_compiles_like_text(void **state)
+{
+    (void)state;
+    LLVMContextRef context = LLVMContextCreate();
+    LLVMMemoryBufferRef text =
+        LLVMCreateMemoryBufferWithMemoryRangeCopy(sum_in_warps, strlen(sum_in_warps), "text");
+    LLVMModuleRef module = NULL;
+    char *message = NULL;
+    if (LLVMParseIRInContext(context, text, &module, &message)) fail_msg("%s", message);
+    LLVMMemoryBufferRef bitcode = LLVMWriteBitcodeToMemoryBuffer(module);
+    eider_source source = source_of(NULL, 96, 1);
+    source.kind = EIDER_SOURCE_BITCODE;
+    source.data = LLVMGetBufferStart(bitcode);
+    source.size = LLVMGetBufferSize(bitcode);
+    must(launch(&source, 1, 1));
+    for (int t = 0; t < 96; t++)
+        assert_true(out[t] == (float)(32 * 32 * (t / 32) + 31 * 16) + 0.5f);
+
+    eider_kernel *kernel;
+    const void *ptx;
+    size_t size;
+    eider_request request = {.source = &source, .target = "sm_90a"};
+    must(eider_compile(ctx, &request, &kernel));
+    must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
+    assert_non_null(strstr(ptx, ".target sm_90a"));
+    assert_non_null(strstr(ptx, "shfl.sync.bfly"));
+    eider_kernel_release(kernel);
+    LLVMDisposeMemoryBuffer(bitcode);
+    LLVMDisposeModule(module);
+    LLVMContextDispose(context);
+}
+
 /* ---- Refusals ------------------------------------------------------------------------------ */
 
 static void sources_that_make_no_sense_are_refused(void **state)
@@ -352,6 +491,10 @@ int main(void)
         cmocka_unit_test(ir_that_makes_llvm_abort_leaves_the_host_alive),
         cmocka_unit_test(text_compiles_for_a_gpu_as_well),
         cmocka_unit_test(a_callback_builds_a_kernel_per_config),
+        cmocka_unit_test(printed_ir_parses_to_the_same_module),
+        cmocka_unit_test(printed_ir_runs_as_a_source),
+        cmocka_unit_test(printed_ptx_assembles_to_the_same_cubin),
+        cmocka_unit_test(bitcode_runs_and_compiles_like_text),
         cmocka_unit_test(sources_that_make_no_sense_are_refused),
         cmocka_unit_test(launches_that_do_not_fit_a_source_are_refused),
     };
