@@ -69,6 +69,23 @@ static void a_built_program_is_the_written_one(void **state)
     eider_program_release(again);
 }
 
+static void literals_are_integers_or_numbers(void **state)
+{
+    (void)state;
+    eider_program *program = NULL;
+    eider_builder *b = create();
+    eider_value x = eider_builder_input(b, "x", EIDER_I64);
+    eider_value args[] = {x, eider_builder_integer(b, INT64_MAX)};
+    eider_builder_output(b, "i", eider_builder_call(b, "sub", args, 2), EIDER_I64);
+    args[1] = eider_builder_number(b, 0.5);
+    eider_builder_output(b, "f", eider_builder_call(b, "mul", args, 2), EIDER_F32);
+    assert_int_equal(eider_builder_finish(b, &program), EIDER_OK);
+    assert_non_null(strstr(eider_program_text(program), "i = x - 9223372036854775807"));
+    assert_non_null(strstr(eider_program_text(program), "f = x * 0.5"));
+    eider_program_release(program);
+    assert_int_equal(eider_builder_integer(NULL, 1), 0);
+}
+
 static void operands_are_listed_in_launch_order(void **state)
 {
     (void)state;
@@ -421,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_built_program_is_the_written_one),
+        cmocka_unit_test(literals_are_integers_or_numbers),
         cmocka_unit_test(operands_are_listed_in_launch_order),
         cmocka_unit_test(several_results_are_numbered),
         cmocka_unit_test(the_first_mistake_is_what_finish_reports),

@@ -137,6 +137,21 @@ static void memory_of_the_cpu_is_aligned_and_copied(void **state)
     assert_int_equal(memory.n_alive, 0);
 }
 
+static void statuses_and_versions_have_texts(void **state)
+{
+    (void)state;
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", EIDER_VERSION_MAJOR, EIDER_VERSION_MINOR,
+             EIDER_VERSION_PATCH);
+    assert_string_equal(eider_version(), version);
+#define EIDER_STATUS(name, value, text)                                            \
+    assert_string_equal(eider_status_name((eider_status)(value)), "EIDER_" #name); \
+    assert_string_equal(eider_status_text((eider_status)(value)), text);
+#include "eider/status.def"
+    assert_string_equal(eider_status_name((eider_status)1000), "unknown status");
+    assert_non_null(eider_status_text((eider_status)-1));
+}
+
 static void null_arguments_are_errors_not_crashes(void **state)
 {
     (void)state;
@@ -183,6 +198,7 @@ int main(void)
         cmocka_unit_test(devices_are_found_by_name),
         cmocka_unit_test(the_cpu_describes_itself),
         cmocka_unit_test(memory_of_the_cpu_is_aligned_and_copied),
+        cmocka_unit_test(statuses_and_versions_have_texts),
         cmocka_unit_test(null_arguments_are_errors_not_crashes),
         cmocka_unit_test(the_driver_is_looked_for_where_the_environment_says),
     };

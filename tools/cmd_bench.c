@@ -186,8 +186,11 @@ static int measure(struct bench *b, struct cli_operands *operands)
         status = eider_kernel_bytes(kernel, operands->tensors, operands->n, &b->bytes);
     }
     if (status != EIDER_OK) code = cli_fail_library(status);
+    cli_progress("timing %d runs on %s", b->repeat, b->s->device_info.name);
     if (!code) code = time_kernel(b, kernel, operands->tensors, operands->n, &b->kernel);
+    cli_progress("timing %d copies", b->repeat);
     if (!code) code = measure_copies(b);
+    cli_progress_end();
     if (!code) {
         eider_kernel_info info;
         eider_kernel_describe(kernel, &info);

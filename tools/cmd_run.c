@@ -126,6 +126,7 @@ static int report(const struct cli_session *s, const struct cli_operands *operan
 
 static int launch(struct cli_session *s, struct cli_operands *operands)
 {
+    cli_progress("running on %s", s->device_info.name);
     int code = cli_operands_upload(s, operands);
     if (code) return code;
     eider_kernel *kernel = NULL;
@@ -136,6 +137,7 @@ static int launch(struct cli_session *s, struct cli_operands *operands)
     if (status != EIDER_OK) code = cli_fail_library(status);
     if (!code) code = cli_operands_download(s, operands);
     if (!code) code = cli_operands_write(operands);
+    cli_progress_end();
     if (!code) code = report(s, operands, kernel);
     eider_kernel_release(kernel);
     return code;

@@ -99,6 +99,7 @@ static int bind_input(struct cli_operands *o, struct cli_operands_rule rule, con
         return cli_fail(CLI_USAGE, "--in: %s is given twice", operand->info.name);
     }
     int type = b.type >= 0 ? b.type : operand->info.type;
+    if (rule.fill) cli_progress("reading %s", text);
     return cli_source_read(operand->info.name, b.rest, type, rule.fill, &operand->host);
 }
 
@@ -185,6 +186,7 @@ static int complete(struct cli_operand *operand, struct cli_operands_rule rule, 
     host->rank = 1;
     host->shape[0] = rule.default_extent;
     if (!rule.fill) return cli_array_size(host, name);
+    cli_progress("generating %s", name);
     int code = cli_array_allocate(host, name);
     if (code || !rule.generate) return code ? code : cli_source_generate(name, "randn", host);
     rule.generate(input, host);
