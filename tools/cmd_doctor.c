@@ -109,7 +109,7 @@ static int run(const struct cli_options *options)
 const struct cli_command cli_cmd_doctor = {
     .name = "doctor",
     .summary = "Shows what was found (LLVM, driver, GPUs, assemblers) and why the rest was not",
-    .usage = "",
+    .usage = "[--json]",
     .about = "",
     .examples = "  eider doctor\n  eider doctor --json\n",
     .options = CLI_USES_COMMON,

@@ -154,7 +154,7 @@ static int run(const struct cli_options *options)
 
 const struct cli_command cli_cmd_list = {
     .name = "list",
-    .summary = "Lists what the library knows: activations, primitives, parameters, devices",
+    .summary = "Lists activations, primitives, parameters, kernels or devices",
     .usage = "activations|ops|params|kernels|devices",
     .about = "",
     .examples = "  eider list activations\n"
