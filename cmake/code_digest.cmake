@@ -2,6 +2,7 @@
 # of the layers FOLDERS below SOURCE.  Run as a script.  The hash is part of every kernel's key, so
 # that no build finds what another one's sources made, and builds of equal sources share.
 
+cmake_minimum_required(VERSION 3.22)
 set(text "")
 foreach(folder ${FOLDERS})
     file(GLOB files RELATIVE ${SOURCE} ${SOURCE}/${folder}/*.[ch] ${SOURCE}/${folder}/*.def)

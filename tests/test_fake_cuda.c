@@ -54,7 +54,7 @@ static int reset(void **state)
 /* ---- Everything that calls the driver, once ---------------------------- */
 
 struct story {
-    eider_device *device;
+    eider_device *device, *mine;
     eider_program *program;
     eider_kernel *copy, *scale;
     void *stream, *x, *out;
@@ -103,6 +103,7 @@ static eider_status tell(eider_context *ctx, struct story *s)
     int32_t n_devices;
     eider_status status;
     if ((status = eider_device_count(ctx, "cuda", &n_devices)) ||
+        (status = eider_device_from_cuda(ctx, fake->context(), &s->mine)) ||
         (status = eider_device_open(ctx, "cuda:1", &s->device)) ||
         (status = eider_stream_create(s->device, &s->stream)) ||
         (status = eider_memory_alloc(s->device, 4000, &s->x)) ||
@@ -120,6 +121,7 @@ static void clean_up(eider_context *ctx, struct story *s)
     eider_memory_free(s->device, s->out);
     eider_stream_destroy(s->device, s->stream);
     eider_device_release(s->device);
+    eider_device_release(s->mine);
     eider_context_destroy(ctx);
 }
 
@@ -162,7 +164,9 @@ static void every_driver_call_may_fail_and_nothing_is_lost(void **state)
     for (int row = 0; fake->member(row); row++) {
         int before = n_faults;
         for (int nth = 1; tell_with_fault(fake->member(row), nth); nth++) n_faults++;
-        if (n_faults == before) print_message("not reached: %s\n", fake->member(row));
+        int only_after_another = strstr(fake->member(row), "cuGetError") != NULL;
+        if (n_faults == before && !only_after_another)
+            fail_msg("%s is never called, so its failure is not seen", fake->member(row));
     }
     assert_true(n_faults > 60);
 }
