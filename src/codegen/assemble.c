@@ -63,13 +63,19 @@ static eider_status find(const char *name, size_t *row, struct eider_tool_found 
     return fail_absent(name);
 }
 
+int eider_assembler_look(const char *name, struct eider_assembler_info *out)
+{
+    for (size_t i = 0; i < N_ASSEMBLERS; i++) {
+        enum eider_tool_id id = assembler_table[i].tool;
+        if (!is_auto(name) && strcmp(name, eider_tools_name(id)) != 0) continue;
+        if (eider_tools_identify(id, out)) return 1;
+    }
+    return 0;
+}
+
 eider_status eider_assembler_find(const char *name, struct eider_assembler_info *out)
 {
-    size_t row;
-    struct eider_tool_found found;
-    EIDER_TRY(find(name, &row, &found));
-    *out = found.info;
-    return EIDER_OK;
+    return eider_assembler_look(name, out) ? EIDER_OK : fail_absent(name);
 }
 
 /* ---- The log ---------------------------------------------------------------- */

@@ -107,6 +107,9 @@ int eider_codegen_tool(size_t i, eider_tool *out);
  * EIDER_ASSEMBLER. */
 eider_status eider_assembler_find(const char *name, struct eider_assembler_info *out);
 
+/* The same without a message; 0 when it is not there. */
+int eider_assembler_look(const char *name, struct eider_assembler_info *out);
+
 /* ---- Object to running host code ----------------------------------------- */
 
 /* Linked host code, with its memory.  Caller owns: eider_cpu_image_release. */

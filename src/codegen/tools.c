@@ -20,8 +20,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "nvptxcompiler_plugin.h"
+#include "tool_memo.h"
 
 #define VERSION_DEADLINE_MS 10000
 #define PLACES_MAX 16
@@ -88,6 +90,7 @@ struct search {
     const struct tool_row *row;
     eider_tool *tool;
     void *library;
+    int may_recall; /* a version told to an earlier process will do */
 };
 
 const char *eider_tools_name(enum eider_tool_id id)
@@ -116,6 +119,13 @@ static int accept(struct search *search, const char *path)
     return 1;
 }
 
+/* Whether the file is there and told its version before. */
+static int recall(const struct search *search, const char *path)
+{
+    return search->may_recall && strchr(path, '/') &&
+           eider_tool_memo_find(search->row->name, path, search->tool->version);
+}
+
 static int check_llvm(struct search *search, const char *path)
 {
     Dl_info info;
@@ -140,6 +150,7 @@ static int check_program(struct search *search, const char *path)
         note(search, path, "not a file");
         return 0;
     }
+    if (recall(search, path)) return accept(search, path);
     eider_allocator a = eider_memory_default((eider_allocator){0});
     const char *const argv[] = {path, "--version", NULL};
     struct eider_text output;
@@ -181,6 +192,7 @@ static void *open_library(struct search *search, const char *path, const char *s
 static int check_plugin(struct search *search, const char *path)
 {
     void *symbol;
+    if (recall(search, path)) return accept(search, path);
     void *library = open_library(search, path, "eider_ptxc_api", &symbol);
     if (!library) return 0;
     eider_ptxc_api_fn get;
@@ -199,6 +211,7 @@ static int check_plugin(struct search *search, const char *path)
 static int check_jitlink(struct search *search, const char *path)
 {
     void *symbol;
+    if (recall(search, path)) return accept(search, path);
     void *library = open_library(search, path, "nvJitLinkVersion", &symbol);
     if (!library) return 0;
     int (*get)(unsigned *, unsigned *);
@@ -328,35 +341,65 @@ int eider_codegen_tool(size_t i, eider_tool *out)
 
 /* ---- What was found once ---------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    int is_known;
-    char named[512]; /* the variable's value then */
+/* A tool as it was found, and under which variables. */
+struct finding {
+    int is_known, is_found;
+    uint64_t variables;
     struct eider_tool_found found;
-} known[EIDER_TOOL_COUNT];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct finding opened[EIDER_TOOL_COUNT], identified[EIDER_TOOL_COUNT]; /* lock */
+
+/* Of the variables that say where to look. */
+static uint64_t hash_variables(const struct tool_row *row)
+{
+    const char *const names[] = {row->variable ? row->variable : "", "EIDER_CUDA_HOME", "CUDA_HOME",
+                                 "CUDA_PATH", "PATH"};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = getenv(names[i]);
+        hash = value ? XXH3_64bits_withSeed(value, strlen(value), hash + 1) : hash + 1;
+    }
+    return hash;
+}
+
+static int get(enum eider_tool_id id, struct finding *table, int may_recall,
+               struct eider_tool_found *out)
+{
+    struct finding *finding = &table[id];
+    uint64_t variables = hash_variables(&tool_table[id]);
+    eider_tool tool;
+    struct search search = {.tool = &tool, .may_recall = may_recall};
+    pthread_mutex_lock(&lock);
+    if (!finding->is_known || finding->variables != variables) {
+        look_for(id, &search);
+        struct eider_assembler_info *info = &finding->found.info;
+        finding->is_known = 1;
+        finding->variables = variables;
+        finding->is_found = tool.found;
+        finding->found.library = search.library;
+        snprintf(info->name, sizeof info->name, "%s", tool.name);
+        memcpy(info->version, tool.version, sizeof info->version);
+        memcpy(info->path, tool.path, sizeof info->path);
+        if (tool.found && !may_recall && strchr(tool.path, '/'))
+            eider_tool_memo_keep(tool.name, tool.path, tool.version);
+    }
+    int is_found = finding->is_found;
+    if (is_found) *out = finding->found;
+    pthread_mutex_unlock(&lock);
+    return is_found;
+}
 
 int eider_tools_get(enum eider_tool_id id, struct eider_tool_found *out)
 {
-    const char *variable = tool_table[id].variable;
-    const char *named = variable ? getenv(variable) : NULL;
-    if (!named) named = "";
-    eider_tool tool;
-    struct search search = {.tool = &tool};
-    pthread_mutex_lock(&lock);
-    if (!known[id].is_known || strncmp(known[id].named, named, sizeof known[id].named - 1) != 0) {
-        look_for(id, &search);
-        known[id].is_known = tool.found;
-        if (tool.found) {
-            struct eider_assembler_info *info = &known[id].found.info;
-            snprintf(known[id].named, sizeof known[id].named, "%s", named);
-            snprintf(info->name, sizeof info->name, "%s", tool.name);
-            memcpy(info->version, tool.version, sizeof info->version);
-            memcpy(info->path, tool.path, sizeof info->path);
-            known[id].found.library = search.library;
-        }
-    }
-    int is_known = known[id].is_known;
-    if (is_known) *out = known[id].found;
-    pthread_mutex_unlock(&lock);
-    return is_known;
+    return get(id, opened, 0, out);
+}
+
+int eider_tools_identify(enum eider_tool_id id, struct eider_assembler_info *out)
+{
+    struct eider_tool_found found;
+    if (!get(id, identified, 1, &found)) return 0;
+    *out = found.info;
+    return 1;
 }

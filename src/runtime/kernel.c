@@ -208,14 +208,13 @@ static eider_status choose_assembler(const struct eider_plan *plan, struct assem
     *out = (struct assembler){.kind = NOBODY};
     if (plan->target.sm == 0) return EIDER_OK;
     if (is_auto || strcmp(wanted, "driver") != 0) {
-        eider_status status = eider_assembler_find(wanted, &out->tool);
-        if (status == EIDER_OK) {
-            out->kind = A_TOOL;
-            snprintf(out->text, sizeof out->text, "%s %s", out->tool.name, out->tool.version);
-        }
         /* Without one, a device's own driver does it, and PTX can still be looked at. */
-        if (status != EIDER_ASSEMBLER || !is_auto) return status;
-        out->is_a_makeshift = 1;
+        out->is_a_makeshift = is_auto && !eider_assembler_look(wanted, &out->tool);
+        if (!is_auto) EIDER_TRY(eider_assembler_find(wanted, &out->tool));
+    }
+    if (out->tool.name[0]) {
+        out->kind = A_TOOL;
+        snprintf(out->text, sizeof out->text, "%s %s", out->tool.name, out->tool.version);
     }
     if (out->kind == NOBODY && plan->device) {
         out->kind = THE_DRIVER;
