@@ -11,6 +11,7 @@
 #include "backend.h"
 #include "code_cache.h"
 #include "disk_cache.h"
+#include "recent.h"
 
 #define WORKER_DEADLINE_MS 60000
 
@@ -76,7 +77,8 @@ eider_status eider_context_create(const eider_context_options *options, eider_co
     set_options(ctx, options);
     ctx->fork_generation = eider_context_fork_generation();
     pthread_mutex_init(&ctx->lock, NULL);
-    eider_status status = eider_code_cache_create(ctx, &ctx->cache);
+    eider_status status = eider_recent_create(ctx, &ctx->recent);
+    if (status == EIDER_OK) status = eider_code_cache_create(ctx, &ctx->cache);
     if (status == EIDER_OK) status = eider_disk_cache_create(ctx, options, &ctx->disk);
     if (status == EIDER_OK && options->cuda_library) {
         ctx->cuda_library = eider_mem_strdup(&allocator, options->cuda_library);
@@ -96,6 +98,7 @@ void eider_context_destroy(eider_context *ctx)
     eider_allocator allocator = ctx->allocator;
     if (eider_context_forked(ctx)) pthread_mutex_init(&ctx->lock, NULL);
     if (ctx->tuner) ctx->tuner_destroy(ctx->tuner);
+    eider_recent_destroy(ctx->recent);
     eider_code_cache_destroy(ctx->cache);
     eider_device_close_all(ctx);
     eider_disk_cache_destroy(ctx->disk);

@@ -60,6 +60,7 @@ struct eider_context {
     char *cuda_library;         /* NULL: the default search */
     unsigned fork_generation;   /* of the process that created it */
     _Atomic uint64_t counters[EIDER_COUNT_COUNT];
+    struct eider_recent *recent;
     struct eider_code_cache *cache;
     struct eider_disk_cache *disk;
     struct eider_tuner *tuner;                        /* of the layer above; lock */

@@ -11,6 +11,7 @@
 
 #include "code_cache.h"
 #include "codegen.h"
+#include "recent.h"
 
 static const struct eider_backend *const backends[] = {
 #define EIDER_BACKEND(name) &eider_backend_##name,
@@ -160,6 +161,7 @@ void eider_device_release(eider_device *device)
     }
     pthread_mutex_unlock(&ctx->lock);
     if (!ends) return;
+    eider_recent_drop(ctx->recent, device);
     eider_code_cache_drop(ctx->cache, device);
     close_one(device);
 }

@@ -10,6 +10,7 @@
 #include "code_cache.h"
 #include "passes.h"
 #include "program.h"
+#include "recent.h"
 
 /* What the default rule assumes of a GPU that is not there: an A100 up to sm_89, an
  * H100 from sm_90 on (multiprocessors and L2 from NVIDIA's data sheets). */
@@ -245,21 +246,35 @@ eider_status eider_prepare_plan(eider_context *ctx, eider_device *device,
     return complete(out);
 }
 
+static eider_status get_kernel(eider_context *ctx, eider_device *device,
+                               const eider_request *request, eider_kernel **out)
+{
+    struct eider_plan plan;
+    struct eider_recent_key key;
+    EIDER_TRY(eider_context_check(ctx));
+    struct eider_kernel *kernel = eider_recent_find(ctx->recent, device, request, &key);
+    if (kernel) {
+        eider_context_count(ctx, EIDER_COUNT_MEMORY_HITS);
+        *out = kernel;
+        return EIDER_OK;
+    }
+    EIDER_TRY(eider_prepare_plan(ctx, device, request, &plan));
+    EIDER_TRY(eider_code_cache_get(ctx->cache, &plan, out));
+    eider_recent_keep(ctx->recent, &key, device, *out);
+    return EIDER_OK;
+}
+
 /* ---- Public ------------------------------------------------------------ */
 
 eider_status eider_prepare(eider_device *device, const eider_request *request, eider_kernel **out)
 {
-    struct eider_plan plan;
     if (!device || !request || !out)
         return eider_fail(EIDER_BAD_ARG, "eider_prepare: NULL argument");
-    EIDER_TRY(eider_prepare_plan(device->ctx, device, request, &plan));
-    return eider_code_cache_get(plan.ctx->cache, &plan, out);
+    return get_kernel(device->ctx, device, request, out);
 }
 
 eider_status eider_compile(eider_context *ctx, const eider_request *request, eider_kernel **out)
 {
-    struct eider_plan plan;
     if (!ctx || !request || !out) return eider_fail(EIDER_BAD_ARG, "eider_compile: NULL argument");
-    EIDER_TRY(eider_prepare_plan(ctx, NULL, request, &plan));
-    return eider_code_cache_get(plan.ctx->cache, &plan, out);
+    return get_kernel(ctx, NULL, request, out);
 }

@@ -1,10 +1,14 @@
 /* program.c -- the public functions of programs; see program.h. */
 #include "program.h"
 
+#include <stdatomic.h>
+
 #include "activations.h"
 #include "context.h"
 #include "parse.h"
 #include "passes.h"
+
+static _Atomic uint64_t n_programs;
 
 eider_status eider_program_create(struct eider_graph *graph, eider_program **out)
 {
@@ -16,6 +20,7 @@ eider_status eider_program_create(struct eider_graph *graph, eider_program **out
     }
     program->allocator = a;
     program->graph = graph;
+    program->id = atomic_fetch_add_explicit(&n_programs, 1, memory_order_relaxed);
     eider_status status = eider_print(graph, &program->text);
     if (status == EIDER_OK) status = eider_activation_expand(graph, &program->expanded);
     if (status == EIDER_OK)
