@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,28 @@ static void statuses_and_versions_have_texts(void **state)
     assert_non_null(eider_status_text((eider_status)-1));
 }
 
+static void *fail_elsewhere(void *arg)
+{
+    eider_dtype type;
+    int *is_right = arg;
+    *is_right = eider_error()[0] == '\0' && eider_dtype_parse("f17", &type) == EIDER_BAD_ARG &&
+                strstr(eider_error(), "f17") != NULL;
+    return NULL;
+}
+
+static void the_detail_of_an_error_is_the_threads_own(void **state)
+{
+    (void)state;
+    eider_dtype type;
+    pthread_t thread;
+    int is_right = 0;
+    assert_int_equal(eider_dtype_parse("f18", &type), EIDER_BAD_ARG);
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, &is_right), 0);
+    pthread_join(thread, NULL);
+    assert_true(is_right);
+    assert_non_null(strstr(eider_error(), "f18"));
+}
+
 static void null_arguments_are_errors_not_crashes(void **state)
 {
     (void)state;
@@ -199,6 +222,7 @@ int main(void)
         cmocka_unit_test(the_cpu_describes_itself),
         cmocka_unit_test(memory_of_the_cpu_is_aligned_and_copied),
         cmocka_unit_test(statuses_and_versions_have_texts),
+        cmocka_unit_test(the_detail_of_an_error_is_the_threads_own),
         cmocka_unit_test(null_arguments_are_errors_not_crashes),
         cmocka_unit_test(the_driver_is_looked_for_where_the_environment_says),
     };

@@ -337,6 +337,35 @@ static void requests_that_make_no_sense_are_refused(void **state)
     eider_program_release(program);
 }
 
+static void auto_is_approx_where_every_output_is_narrow(void **state)
+{
+    (void)state;
+    static const struct {
+        eider_dtype outs[2];
+        const char *numerics;
+    } rows[] = {
+        {{EIDER_BF16, EIDER_F16}, "math=approx,ftz=off,contract=on"},
+        {{EIDER_E4M3, EIDER_E5M2}, "math=approx,ftz=off,contract=on"},
+        {{EIDER_BF16, EIDER_F32}, "math=fast,ftz=off,contract=on"},
+        {{EIDER_F32, EIDER_F64}, "math=fast,ftz=off,contract=on"},
+    };
+    int64_t n = 64;
+    eider_program *program = parse("a = tanh(x); b = sigmoid(x)");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        eider_kernel *kernel;
+        eider_kernel_info info;
+        eider_tensor args[] = {tensor_of(NULL, EIDER_F32, 1, &n),
+                               tensor_of(NULL, rows[i].outs[0], 1, &n),
+                               tensor_of(NULL, rows[i].outs[1], 1, &n)};
+        eider_request r = {.program = program, .args = args, .n_args = 3, .target = "cpu"};
+        must(eider_compile(ctx, &r, &kernel));
+        eider_kernel_describe(kernel, &info);
+        assert_string_equal(info.numerics, rows[i].numerics);
+        eider_kernel_release(kernel);
+    }
+    eider_program_release(program);
+}
+
 /* ---- Keys and stages --------------------------------------------------- */
 
 static void each_ingredient_of_the_key_changes_it(void **state)
@@ -477,6 +506,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_launch_and_a_hit_cost_little, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_launch_of_other_arguments_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_that_make_no_sense_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(auto_is_approx_where_every_output_is_narrow, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(each_ingredient_of_the_key_changes_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_compiled_kernel_shows_its_stages_and_cannot_run, set_up,
                                         tear_down),

@@ -10,9 +10,13 @@
 #include <llvm-c/BitWriter.h>
 #include <llvm-c/Core.h>
 #include <llvm-c/IRReader.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "support_runtime.h"
 
@@ -283,6 +287,67 @@ static void a_callback_builds_a_kernel_per_config(void **state)
     assert_non_null(strstr(eider_error(), "the config asks for it"));
 }
 
+/* ---- While another thread compiles ---------------------------------------------------------- */
+
+/* Of the process and its workers: whether the slow compile has begun, and may end. */
+struct gate {
+    atomic_int has_begun, may_end;
+};
+
+static void *build_slowly(void *user, void *llvm_context, const char *triple, const char *config,
+                          char *reason, size_t reason_size)
+{
+    struct gate *gate = user;
+    (void)llvm_context, (void)triple, (void)config;
+    gate->has_begun = 1;
+    while (!gate->may_end) usleep(1000);
+    snprintf(reason, reason_size, "slow");
+    return NULL;
+}
+
+static void *prepare_slowly(void *arg)
+{
+    eider_kernel *kernel;
+    eider_source source = source_of(NULL, 32, 1);
+    source.kind = EIDER_SOURCE_CALLBACK;
+    source.build = build_slowly;
+    source.build_user = arg;
+    source.identity = "slow";
+    eider_request request = {.source = &source};
+    return (void *)(uintptr_t)eider_prepare(cpu, &request, &kernel);
+}
+
+static void neither_a_hit_nor_another_key_waits_for_a_compile(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *status;
+    eider_kernel *kernel;
+    eider_counters before, after;
+    eider_source source = source_of(sum_in_warps, 96, 1);
+    eider_request request = {.source = &source, .config = "n=1"};
+    struct gate *gate =
+        mmap(NULL, sizeof *gate, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(gate != MAP_FAILED);
+    must(eider_prepare(cpu, &request, &kernel));
+    eider_kernel_release(kernel);
+    assert_int_equal(pthread_create(&thread, NULL, prepare_slowly, gate), 0);
+    while (!gate->has_begun) usleep(1000);
+    eider_context_counters(ctx, &before);
+    must(eider_prepare(cpu, &request, &kernel));
+    eider_kernel_release(kernel);
+    request.config = "n=2";
+    must(eider_prepare(cpu, &request, &kernel));
+    eider_kernel_release(kernel);
+    eider_context_counters(ctx, &after);
+    assert_int_equal(after.memory_hits - before.memory_hits, 1);
+    assert_int_equal(after.compiles - before.compiles, 1);
+    gate->may_end = 1;
+    pthread_join(thread, &status);
+    assert_int_equal((uintptr_t)status, EIDER_CODEGEN);
+    munmap(gate, sizeof *gate);
+}
+
 /* ---- Kernels of eider's own, as text and back ---------------------------------------------- */
 
 /* A kernel of a program, for a GPU that need not be here; `stage` of it as text. */
@@ -491,6 +556,7 @@ int main(void)
         cmocka_unit_test(ir_that_makes_llvm_abort_leaves_the_host_alive),
         cmocka_unit_test(text_compiles_for_a_gpu_as_well),
         cmocka_unit_test(a_callback_builds_a_kernel_per_config),
+        cmocka_unit_test(neither_a_hit_nor_another_key_waits_for_a_compile),
         cmocka_unit_test(printed_ir_parses_to_the_same_module),
         cmocka_unit_test(printed_ir_runs_as_a_source),
         cmocka_unit_test(printed_ptx_assembles_to_the_same_cubin),
