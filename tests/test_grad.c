@@ -379,6 +379,28 @@ static float dx_f32(const char *text, float x)
     return out[0];
 }
 
+static void logarithms_of_what_overflows_have_slopes(void **state)
+{
+    (void)state;
+    static const char *const softplus[] = {"out = log(1 + exp(x))",
+                                           "out = log(exp(x) + 1.0)",
+                                           "out = log1p(exp(x))",
+                                           "out = -log(sigmoid(-x))",
+                                           "out = log(exp(x) + exp(0.0 * x))",
+                                           "out = log2(1 + exp(x)) * 0.6931471805599453"};
+    for (size_t i = 0; i < sizeof softplus / sizeof *softplus; i++) {
+        assert_near((double)dx_f32(softplus[i], 1.5F), 1 / (1 + exp(-1.5)), 1e-6);
+        assert_near((double)dx_f32(softplus[i], 100), 1, 1e-6);
+        assert_near((double)dx_f32(softplus[i], 1e30F), 1, 1e-6);
+        assert_near((double)dx_f32(softplus[i], -1e30F), 0, 0);
+    }
+    assert_near((double)dx_f32(softplus[2], INFINITY), 1, 0);
+    assert_near((double)dx_f32(softplus[2], -INFINITY), 0, 0);
+    assert_near((double)dx_f32("out = log(2 + exp(x))", 1), exp(1) / (2 + exp(1)), 1e-6);
+    assert_near((double)dx_f32("out = log1p(x)", 1), 0.5, 0);
+    assert_near((double)dx_f32("out = log1p(1 + 0 * x)", 1), 0, 0);
+}
+
 static void a_branch_not_taken_does_not_leak(void **state)
 {
     (void)state;
@@ -662,6 +684,7 @@ int main(void)
         cmocka_unit_test(every_backward_row_gives_the_forward_value_too),
         cmocka_unit_test(goldens_agree),
         cmocka_unit_test(extremes_give_no_nan_and_lose_no_gradient),
+        cmocka_unit_test(logarithms_of_what_overflows_have_slopes),
         cmocka_unit_test(a_branch_not_taken_does_not_leak),
         cmocka_unit_test(a_slope_that_has_vanished_stays_zero),
         cmocka_unit_test(primitives_at_extremes_have_their_limits),

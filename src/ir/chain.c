@@ -126,13 +126,19 @@ static void give(const struct site *s, int k, eider_node core)
     eider_chain_add(s->chain, s->args[k], bar);
 }
 
-/* The same, times a slope that vanishes at an infinity where the value is finite. */
-static void give_fading(const struct site *s, int k, eider_node core)
+/* The same to a node of `from`, times a slope that vanishes at an infinity where the value is
+ * finite. */
+static void give_fading_to(const struct site *s, eider_node node, eider_node core)
 {
     struct eider_cotangent bar = s->bar;
     settle_faded(s->chain->to, &bar);
     bar.core = bar.faded = core;
-    eider_chain_add(s->chain, s->args[k], bar);
+    eider_chain_add(s->chain, node, bar);
+}
+
+static void give_fading(const struct site *s, int k, eider_node core)
+{
+    give_fading_to(s, s->args[k], core);
 }
 
 /* Operand k gets the node's cotangent where `condition` holds. */
@@ -352,18 +358,68 @@ static void grad_expm1(const struct site *s)
     give_fading(s, 0, mul(s, s->bar.core, apply(s, EIDER_OP_exp, s->a)));
 }
 
+/* Whether a node of `from` is exp(a), or 1, which is exp(0): then a is 0, no node. */
+static int is_exponential(const struct site *s, eider_node node, eider_node *a)
+{
+    const struct eider_graph *g = s->chain->from;
+    const struct eider_cell *cell = &g->cells[node];
+    int is_exp = cell->op == EIDER_OP_exp;
+    *a = is_exp ? eider_graph_args(g, node)[0] : 0;
+    return is_exp || (cell->op == EIDER_OP_integer && cell->payload == 1) ||
+           (cell->op == EIDER_OP_number && eider_cell_number(cell) == 1);
+}
+
+/* The slope of log(exp(a) + exp(b)) in a, where a or b may be no node. */
+static void give_share(const struct site *s, eider_node core, eider_node a, eider_node b)
+{
+    const eider_node *value = s->chain->value;
+    if (!a) return;
+    eider_node above = b ? join(s, EIDER_OP_sub, value[a], value[b]) : value[a];
+    give_fading_to(s, a, mul(s, core, apply(s, EIDER_OP_sigmoid, above)));
+}
+
+/* The slopes of log(exp(a) + exp(b)) and log(sigmoid(a)), which are quotients of what has
+ * overflowed or vanished long before they have; returns whether the operand is one of these. */
+static int give_through_log(const struct site *s, eider_node core)
+{
+    const struct eider_graph *g = s->chain->from;
+    const eider_node *args = eider_graph_args(g, s->args[0]);
+    eider_node a, b;
+    switch (g->cells[s->args[0]].op) {
+    case EIDER_OP_sigmoid:
+        a = apply(s, EIDER_OP_neg, s->chain->value[args[0]]);
+        give_fading_to(s, args[0], mul(s, core, apply(s, EIDER_OP_sigmoid, a)));
+        return 1;
+    case EIDER_OP_add:
+        if (!is_exponential(s, args[0], &a) || !is_exponential(s, args[1], &b)) return 0;
+        give_share(s, core, a, b);
+        give_share(s, core, b, a);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static void grad_log(const struct site *s)
 {
+    if (give_through_log(s, s->bar.core)) return;
     give(s, 0, join(s, EIDER_OP_div, s->bar.core, s->a));
 }
 
 static void grad_log2(const struct site *s)
 {
-    give(s, 0, join(s, EIDER_OP_div, scale(s, s->bar.core, LOG2_E), s->a));
+    eider_node core = scale(s, s->bar.core, LOG2_E);
+    if (give_through_log(s, core)) return;
+    give(s, 0, join(s, EIDER_OP_div, core, s->a));
 }
 
 static void grad_log1p(const struct site *s)
 {
+    eider_node a;
+    if (is_exponential(s, s->args[0], &a)) {
+        give_share(s, s->bar.core, a, 0);
+        return;
+    }
     eider_node whole = join(s, EIDER_OP_add, s->a, number(s, 1));
     give(s, 0, join(s, EIDER_OP_div, s->bar.core, whole));
 }
