@@ -48,12 +48,12 @@ static eider_status check_guards(struct eider_scratch *s, size_t i, struct eider
     char *bands[] = {o->low - EIDER_GUARD_BYTES, o->low + o->span};
     for (int k = 0; k < 2; k++) {
         size_t first;
-        EIDER_TRY(differs(s, bands[k], s->guard, EIDER_GUARD_BYTES, &first));
+        EIDER_TRY(differs(s, bands[k], o->guard, EIDER_GUARD_BYTES, &first));
         if (first == EIDER_GUARD_BYTES) continue;
         char what[96];
         snprintf(what, sizeof what, "writes %s it", k ? "behind" : "before");
         reject(c, s->call->names[i], what);
-        EIDER_TRY(eider_memory_copy(s->call->device, s->stream, bands[k], s->guard,
+        EIDER_TRY(eider_memory_copy(s->call->device, s->stream, bands[k], o->guard,
                                     EIDER_GUARD_BYTES, EIDER_DEVICE_TO_DEVICE));
     }
     return EIDER_OK;
@@ -74,7 +74,8 @@ static void compare_values(struct eider_scratch *s, size_t i, const char *got, c
         double limit = tolerance * (fabs(y) > 1 ? fabs(y) : 1);
         if (is_same || fabs(x - y) <= limit) continue;
         char what[96];
-        snprintf(what, sizeof what, "element %zu is %.7g, the reference gives %.7g", k, x, y);
+        snprintf(what, sizeof what, "element %zu is %.7g, the reference gives %.7g", k,
+                 isnan(x) ? fabs(x) : x, isnan(y) ? fabs(y) : y);
         reject(c, s->call->names[i], what);
         return;
     }

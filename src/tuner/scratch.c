@@ -152,21 +152,21 @@ static eider_status open_input(struct eider_scratch *s, size_t i, uint64_t resto
 
 /* ---- Guards ---------------------------------------------------------------------- */
 
+/* Each operand has a byte of its own, so that what is copied from one guard band into
+ * another is seen. */
 static eider_status fill_guards(struct eider_scratch *s)
 {
     const struct eider_backend *backend = backend_of(s);
     eider_device *device = s->call->device;
-    void *guard;
-    EIDER_TRY(alloc(s, EIDER_GUARD_BYTES, &guard));
-    s->guard = guard;
-    EIDER_TRY(backend->fill(device, s->stream, guard, GUARD_BYTE, EIDER_GUARD_BYTES));
+    EIDER_TRY(alloc(s, s->n * EIDER_GUARD_BYTES, &s->guards));
     for (size_t i = 0; i < s->n; i++) {
-        const struct eider_scratch_operand *o = &s->at[i];
+        struct eider_scratch_operand *o = &s->at[i];
         if (!o->block) continue;
-        EIDER_TRY(backend->fill(device, s->stream, o->low - EIDER_GUARD_BYTES, GUARD_BYTE,
-                                EIDER_GUARD_BYTES));
-        EIDER_TRY(
-            backend->fill(device, s->stream, o->low + o->span, GUARD_BYTE, EIDER_GUARD_BYTES));
+        o->guard = (char *)s->guards + i * EIDER_GUARD_BYTES;
+        char *bands[] = {o->guard, o->low - EIDER_GUARD_BYTES, o->low + o->span};
+        for (int k = 0; k < 3; k++)
+            EIDER_TRY(backend->fill(device, s->stream, bands[k], (unsigned char)(GUARD_BYTE + i),
+                                    EIDER_GUARD_BYTES));
     }
     return EIDER_OK;
 }
@@ -211,7 +211,7 @@ void eider_scratch_close(struct eider_scratch *s)
         eider_memory_free(device, s->at[i].made);
         eider_memory_free(device, s->at[i].wanted);
     }
-    eider_memory_free(device, s->guard);
+    eider_memory_free(device, s->guards);
     eider_memory_free(device, s->flush);
     eider_stream_destroy(device, s->stream);
     *s = (struct eider_scratch){0};

@@ -26,6 +26,7 @@ struct eider_scratch_operand {
     char *block;         /* guard, span, guard; NULL: the caller's memory, or a scalar */
     char *low;           /* of the span */
     size_t span;
+    char *guard;       /* what its guard bands must hold */
     const char *image; /* what is put back; the caller's memory, or `made` */
     void *made;        /* values that were made up, or NULL */
     void *wanted;      /* what the reference left in the span */
@@ -37,7 +38,7 @@ struct eider_scratch {
     size_t n;
     eider_tensor args[EIDER_OPERANDS_MAX];
     struct eider_scratch_operand at[EIDER_OPERANDS_MAX];
-    char *guard; /* what a guard band must hold */
+    void *guards;
     void *flush;
     size_t flush_bytes;
     unsigned char n_flushes; /* so that each one writes something else */
