@@ -542,7 +542,7 @@ static void expressions_give_grid_block_and_shared_memory(void **state)
     eider_tune_release(tuning);
 }
 
-/* ---- Elements ----------------------------------------------------------------------------------- */
+/* ---- Elements --------------------------------------------------------------------------- */
 
 static void elements_of_every_type_are_read(void **state)
 {

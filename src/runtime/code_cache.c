@@ -5,6 +5,8 @@
  */
 #include "code_cache.h"
 
+#include "recent.h"
+
 #define N_BUCKETS 1024u /* a power of two; a process has tens to thousands of kernels */
 
 struct flight {
@@ -85,8 +87,8 @@ void eider_code_cache_forget(struct eider_code_cache *cache, struct eider_kernel
     pthread_mutex_lock(&cache->ctx->lock);
     struct eider_kernel **at = bucket_of(cache, kernel->identity);
     while (*at && *at != kernel) at = &(*at)->next;
-    /* Whoever finds it counts it under the lock, so two references are the table's and ours. */
-    if (*at && atomic_load_explicit(&kernel->refs, memory_order_acquire) == 2) {
+    /* Whoever finds it counts it under a lock, so two references are the table's and ours. */
+    if (*at && eider_recent_forget(cache->ctx->recent, kernel, 2)) {
         *at = kernel->next;
         ends = 1;
     }

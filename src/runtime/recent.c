@@ -138,6 +138,21 @@ void eider_recent_keep(struct eider_recent *recent, const struct eider_recent_ke
     eider_mem_free(&recent->ctx->allocator, old);
 }
 
+int eider_recent_forget(struct eider_recent *recent, struct eider_kernel *kernel, unsigned refs)
+{
+    pthread_mutex_lock(&recent->lock);
+    /* Who finds it counts it under this lock. */
+    int is_free = atomic_load_explicit(&kernel->refs, memory_order_acquire) <= refs;
+    for (uint32_t i = 0; is_free && i < N_SLOTS; i++) {
+        struct slot *slot = &recent->slots[i];
+        if (slot->kernel != kernel) continue;
+        slot->kernel = NULL;
+        slot->size = 0; /* no request has this size; the bytes go when the slot is filled */
+    }
+    pthread_mutex_unlock(&recent->lock);
+    return is_free;
+}
+
 void eider_recent_drop(struct eider_recent *recent, const eider_device *device)
 {
     for (uint32_t i = 0; i < N_SLOTS; i++) {

@@ -33,6 +33,10 @@ struct eider_kernel *eider_recent_find(struct eider_recent *recent, const eider_
 void eider_recent_keep(struct eider_recent *recent, const struct eider_recent_key *key,
                        const eider_device *device, struct eider_kernel *kernel);
 
+/* Forgets a kernel of which nobody holds more than `refs` references; returns 0 when somebody
+ * does.  Called with ctx->lock held, so frees nothing. */
+int eider_recent_forget(struct eider_recent *recent, struct eider_kernel *kernel, unsigned refs);
+
 /* Forgets the kernels of a device; NULL: all. */
 void eider_recent_drop(struct eider_recent *recent, const eider_device *device);
 
