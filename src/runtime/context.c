@@ -11,6 +11,7 @@
 #include "backend.h"
 #include "code_cache.h"
 #include "disk_cache.h"
+#include "dump.h"
 #include "recent.h"
 
 #define WORKER_DEADLINE_MS 60000
@@ -80,6 +81,7 @@ eider_status eider_context_create(const eider_context_options *options, eider_co
     eider_status status = eider_recent_create(ctx, &ctx->recent);
     if (status == EIDER_OK) status = eider_code_cache_create(ctx, &ctx->cache);
     if (status == EIDER_OK) status = eider_disk_cache_create(ctx, options, &ctx->disk);
+    if (status == EIDER_OK) status = eider_dump_create(ctx, &ctx->dump);
     if (status == EIDER_OK && options->cuda_library) {
         ctx->cuda_library = eider_mem_strdup(&allocator, options->cuda_library);
         if (!ctx->cuda_library) status = EIDER_OOM;
@@ -102,6 +104,7 @@ void eider_context_destroy(eider_context *ctx)
     eider_code_cache_destroy(ctx->cache);
     eider_device_close_all(ctx);
     eider_disk_cache_destroy(ctx->disk);
+    eider_dump_destroy(ctx->dump);
     pthread_mutex_destroy(&ctx->lock);
     eider_mem_free(&allocator, ctx->cuda_library);
     eider_mem_free(&allocator, ctx);

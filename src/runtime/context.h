@@ -63,6 +63,7 @@ struct eider_context {
     struct eider_recent *recent;
     struct eider_code_cache *cache;
     struct eider_disk_cache *disk;
+    struct eider_dump *dump;                          /* NULL: nothing is written */
     struct eider_tuner *tuner;                        /* of the layer above; lock */
     void (*tuner_destroy)(struct eider_tuner *tuner); /* set with it */
 

@@ -10,6 +10,7 @@
 
 #include "code_cache.h"
 #include "disk_cache.h"
+#include "dump.h"
 #include "parse.h"
 #include "program.h"
 
@@ -367,6 +368,7 @@ eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kern
     EIDER_TRY(create(plan, &kernel));
     eider_status status = build(kernel, plan);
     count_stages(kernel);
+    eider_dump_kernel(kernel->ctx->dump, kernel, status);
     if (status == EIDER_OK)
         *out = kernel;
     else
