@@ -73,7 +73,7 @@ __attribute__((visibility("default"))) int open(const char *path, int flags, ...
 {
     va_list list;
     va_start(list, flags);
-    int mode = flags & O_CREAT ? va_arg(list, int) : 0;
+    int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, int) : 0;
     va_end(list);
     if (fails(OPEN, is_below(path))) return -1;
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);

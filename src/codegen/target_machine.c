@@ -65,13 +65,17 @@ static int find_build(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
-static void learn_once(void)
+static void learn_version(void)
 {
     unsigned major, minor, patch;
     LLVMGetVersion(&major, &minor, &patch);
     snprintf(version_text, sizeof version_text, "%u.%u.%u", major, minor, patch);
     snprintf(build_text, sizeof build_text, "%s", version_text);
     dl_iterate_phdr(find_build, NULL);
+}
+
+static void learn_host(void)
+{
     host.cpu = LLVMGetHostCPUName(); /* kept until the process ends */
     host.features = LLVMGetHostCPUFeatures();
     host.triple = LLVMGetDefaultTargetTriple();
@@ -90,27 +94,23 @@ static void learn_once(void)
     host_text[length - 1] = '\0';
 }
 
-static void learn(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, learn_once);
-}
+static pthread_once_t version_once = PTHREAD_ONCE_INIT, host_once = PTHREAD_ONCE_INIT;
 
 const char *eider_codegen_llvm_version(void)
 {
-    learn();
+    pthread_once(&version_once, learn_version);
     return version_text;
 }
 
 const char *eider_codegen_llvm_build(void)
 {
-    learn();
+    pthread_once(&version_once, learn_version);
     return build_text;
 }
 
 const char *eider_codegen_host(void)
 {
-    learn();
+    pthread_once(&host_once, learn_host);
     return host_text;
 }
 
@@ -118,7 +118,7 @@ const char *eider_codegen_host(void)
 
 static void register_once(void)
 {
-    learn();
+    pthread_once(&host_once, learn_host);
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
