@@ -25,5 +25,6 @@ grep -q "'assembly' is none of program, ir, opt, ptx, cubin, sass" err.txt
 EIDER_DUMP=sass eider emit "$p" --target cpu --stage cubin -o a.o 2>err.txt
 grep -q 'no sass: the CPU has none' err.txt
 touch file
-EIDER_DUMP=ir,opt EIDER_DUMP_DIR=$PWD/file eider emit "$p" --target cpu --stage cubin -o a.o 2>err.txt
+export EIDER_DUMP_DIR=$PWD/file
+EIDER_DUMP=ir,opt eider emit "$p" --target cpu --stage cubin -o a.o 2>err.txt
 [ "$(grep -c 'dump: no file' err.txt)" = 1 ]
