@@ -22,6 +22,68 @@ static int ends_with(const char *text, const char *end)
     return n > m && strcmp(text + n - m, end) == 0;
 }
 
+/* ---- "+math=fast,vec=4" -------------------------------------------------- */
+
+static int set_switch(const char *name, const char *value, eider_switch *out)
+{
+    *out = strcmp(value, "on") == 0 ? EIDER_ON : EIDER_OFF;
+    if (*out == EIDER_ON || strcmp(value, "off") == 0) return CLI_OK;
+    return cli_fail(CLI_USAGE, "+%s: '%s' is neither on nor off", name, value);
+}
+
+static int set_math(const char *value, eider_math *out)
+{
+    static const char *const names[] = {"auto", "approx", "fast", "exact"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        *out = (eider_math)i;
+        if (strcmp(value, names[i]) == 0) return CLI_OK;
+    }
+    return cli_fail(CLI_USAGE, "+math: '%s' is not one of auto, approx, fast, exact", value);
+}
+
+/* A tuning parameter goes behind those that are there: the last one counts. */
+static int add_parameter(struct cli_session *s, const char *name, const char *value)
+{
+    char *config = NULL;
+    if (asprintf(&config, "%s%s%s=%s", s->config, s->config[0] ? "," : "", name, value) < 0)
+        return cli_fail_memory(strlen(name) + strlen(value));
+    free(s->config);
+    s->config = config;
+    return CLI_OK;
+}
+
+static int set(struct cli_sass_input *in, const char *name, const char *value)
+{
+    struct cli_session *s = &in->session;
+    if (strcmp(name, "math") == 0) return set_math(value, &s->numerics.math);
+    if (strcmp(name, "ftz") == 0) return set_switch(name, value, &s->numerics.ftz);
+    if (strcmp(name, "contract") == 0) return set_switch(name, value, &s->numerics.contract);
+    if (strcmp(name, "target") == 0) return in->target = value, CLI_OK;
+    if (strcmp(name, "assembler") == 0) return s->assembler = value, CLI_OK;
+    return add_parameter(s, name, value);
+}
+
+static int apply_settings(struct cli_sass_input *in, const char *text)
+{
+    in->settings = strdup(text);
+    if (!in->settings) return cli_fail_memory(strlen(text) + 1);
+    char *rest = in->settings;
+    for (char *word; (word = strsep(&rest, ","));) {
+        char *value = strchr(word, '=');
+        if (!value)
+            return cli_fail(CLI_USAGE, "+%s: expected settings, such as +math=fast,vec=4", word);
+        *value++ = '\0';
+        int code = set(in, word, value);
+        if (code) return code;
+    }
+    return CLI_OK;
+}
+
+static const char *target_of(struct cli_sass_input *in)
+{
+    return in->target ? in->target : cli_session_target(&in->session);
+}
+
 /* ---- Files ------------------------------------------------------------- */
 
 static int read_bytes(const char *path, char **out, size_t *out_size)
@@ -75,7 +137,7 @@ static int compile_source(struct cli_sass_input *in, eider_source_kind kind, siz
 {
     const struct cli_options *options = in->session.options;
     const char *entry = cli_options_get(options, CLI_ENTRY);
-    const char *target = cli_options_get(options, CLI_TARGET);
+    const char *target = in->target ? in->target : cli_options_get(options, CLI_TARGET);
     char *found = entry || kind == EIDER_SOURCE_BITCODE ? NULL : find_entry(in->file, kind);
     char *stated = !target && kind == EIDER_SOURCE_PTX ? find_target(in->file) : NULL;
     eider_source source = {
@@ -124,7 +186,7 @@ static int compile_program(struct cli_sass_input *in)
     struct cli_operands operands = {0};
     struct cli_operands_rule rule = {
         .fill = 0, .default_extent = COMPILE_EXTENT, .default_type = EIDER_BF16};
-    const char *target = cli_session_target(s);
+    const char *target = target_of(in);
     if (!target) return CLI_LIBRARY;
     /* A GPU that is here times what it runs. */
     int runs = s->device && strcmp(s->device_info.backend, "cuda") == 0 &&
@@ -190,19 +252,78 @@ static int open_kernel(struct cli_sass_input *in)
     return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
 }
 
+/* ---- Keys ----------------------------------------------------------------- */
+
+#define KEY_DIGITS 32
+
+static int is_key(const char *word)
+{
+    return strlen(word) == KEY_DIGITS && strspn(word, "0123456789abcdef") == KEY_DIGITS;
+}
+
+struct recalled {
+    struct cli_sass_input *in;
+    int code, found;
+};
+
+/* "vec=8" of the manifest's line "config: ...", or 1. */
+static double number_in(const char *manifest, const char *name)
+{
+    const char *config = strstr(manifest, "\nconfig: ");
+    const char *at = config ? strstr(config, name) : NULL;
+    double value = at && at < config + strcspn(config + 1, "\n") ? atof(at + strlen(name)) : 0;
+    return value > 0 ? value : 1;
+}
+
+static int32_t recall(void *user, const eider_cache_entry *entry)
+{
+    struct recalled *r = user;
+    eider_sass_options options;
+    if (entry->problem) return 0;
+    r->found = 1;
+    r->code = get_options(r->in, &options);
+    if (r->code) return 1;
+    options.entry = entry->entry;
+    if (!(options.elements > 0))
+        options.elements =
+            number_in(entry->manifest, "vec=") * number_in(entry->manifest, "unroll=");
+    eider_status status =
+        eider_sass_read(r->in->session.ctx, entry->code, entry->code_size, &options, &r->in->sass);
+    if (status != EIDER_OK) r->code = cli_fail_library(status);
+    return 1;
+}
+
+/* What is on disk has no line information: its own compile had none. */
+static int open_key(struct cli_sass_input *in)
+{
+    struct recalled r = {.in = in};
+    eider_status status = eider_cache_each(in->session.ctx, in->word, recall, &r);
+    if (status != EIDER_OK) return cli_fail_library(status);
+    if (!r.found) return cli_fail(CLI_LIBRARY, "no kernel on disk has the key %s", in->word);
+    return r.code;
+}
+
+static int open_input(struct cli_sass_input *in, const char *base)
+{
+    int is_settings = in->word[0] == '+';
+    const char *input = is_settings ? base : in->word;
+    if (!input)
+        return cli_fail(CLI_USAGE, "%s: settings of what? They go behind an input", in->word);
+    int code = is_settings ? apply_settings(in, in->word + 1) : CLI_OK;
+    if (code) return code;
+    if (is_key(input)) return open_key(in);
+    if (is_file(input)) return open_file(in, input);
+    code = cli_session_program(&in->session, input);
+    return code ? code : compile_program(in);
+}
+
 int cli_sass_open(const struct cli_options *options, const char *word, const char *base,
                   struct cli_sass_input *out)
 {
     memset(out, 0, sizeof *out);
-    (void)base;
     out->word = word;
     int code = cli_session_open(options, &out->session);
-    if (!code && is_file(word)) {
-        code = open_file(out, word);
-    } else if (!code) {
-        code = cli_session_program(&out->session, word);
-        if (!code) code = compile_program(out);
-    }
+    if (!code) code = open_input(out, base);
     if (!code) code = open_kernel(out);
     if (!code && out->kernel) eider_kernel_describe(out->kernel, &out->info);
     if (!code) eider_sass_describe(out->sass, &out->summary);
@@ -215,5 +336,6 @@ void cli_sass_close(struct cli_sass_input *input)
     eider_kernel_release(input->kernel);
     cli_session_close(&input->session);
     free(input->file);
+    free(input->settings);
     memset(input, 0, sizeof *input);
 }

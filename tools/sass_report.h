@@ -19,14 +19,16 @@ struct cli_sass_input {
     struct cli_session session;
     eider_kernel *kernel; /* NULL for a cubin */
     eider_kernel_info info;
-    char *file; /* the text of a file */
+    char *file;         /* the text of a file */
+    char *settings;     /* of "+SETTINGS", cut into words */
+    const char *target; /* of these; NULL: the options' */
     eider_sass *sass;
     eider_sass_summary summary;
     double measured_gbytes_per_s; /* 0: not measured */
 };
 
-/* Opens `word`: a program, @FILE, or a .ll, .bc, .ptx or .cubin file.  "+math=fast,vec=4" is
- * `base` with other settings. */
+/* Opens `word`: a program, @FILE, a .ll, .bc, .ptx or .cubin file, or the key of a kernel on
+ * disk.  "+math=fast,vec=4" is `base` with other settings; NULL where that is no input. */
 int cli_sass_open(const struct cli_options *options, const char *word, const char *base,
                   struct cli_sass_input *out);
 void cli_sass_close(struct cli_sass_input *input);

@@ -894,6 +894,17 @@ typedef struct eider_sass_limit {
 
 EIDER_API int32_t eider_sass_limits(const eider_sass *sass, size_t i, eider_sass_limit *out);
 
+/* A line of the IR or the PTX that the machine code came from. */
+typedef struct eider_sass_line {
+    const char *text;
+    int32_t term; /* an eider_sass_term, or -1 */
+    int8_t in_tail;
+} eider_sass_line;
+
+/* Line `i` of `stage`, EIDER_STAGE_IR or EIDER_STAGE_PTX, without line information itself. */
+EIDER_API int32_t eider_sass_source(const eider_sass *sass, eider_stage stage, size_t i,
+                                    eider_sass_line *out);
+
 /* What makes kernels slow and is easily overlooked. */
 typedef struct eider_sass_warning {
     const char *name; /* "call", "local-memory", ...: docs/SASS.md */

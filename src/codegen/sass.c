@@ -113,6 +113,20 @@ static const struct eider_sass_name *find_name(const struct eider_sass_names *na
     return found ? &names->names[low] : NULL;
 }
 
+int32_t eider_sass_term_of(const struct eider_sass *s, const struct eider_sass_names *names,
+                           uint32_t line, int *is_tail)
+{
+    *is_tail = 0;
+    if (names) {
+        const struct eider_sass_name *name = find_name(names, line);
+        if (name) *is_tail = name->is_tail;
+        return name ? name->term : -1;
+    }
+    for (size_t k = 0; line && k < s->n_terms; k++)
+        if (s->terms[k].line == line) return (int32_t)k;
+    return -1;
+}
+
 /* Terms of a program, and one for what has no line. */
 static eider_status attribute_names(struct eider_sass *s, const struct eider_sass_names *names)
 {
@@ -212,7 +226,7 @@ static eider_status make(struct eider_sass *s, const struct eider_sass_job *job)
     EIDER_TRY(eider_sass_bound_all(s, job));
     const char *ptx = job->ptx ? job->ptx : s->cubin.ptx;
     EIDER_TRY(eider_sass_warn_all(s, ptx, job->ptx ? strlen(job->ptx) : s->cubin.ptx_size));
-    return s->status;
+    return eider_sass_source_all(s, job);
 }
 
 eider_status eider_sass_make(const eider_allocator *a, const struct eider_sass_job *job,
@@ -263,3 +277,12 @@ ROWS(eider_sass_accesses, eider_sass_access, accesses, n_accesses)
 ROWS(eider_sass_terms, eider_sass_term, terms, n_terms)
 ROWS(eider_sass_limits, eider_sass_limit, limits, n_limits)
 ROWS(eider_sass_warnings, eider_sass_warning, warnings, n_warnings)
+
+int32_t eider_sass_source(const eider_sass *sass, eider_stage stage, size_t i, eider_sass_line *out)
+{
+    int is_ir = stage == EIDER_STAGE_IR;
+    if (!sass || !out || (!is_ir && stage != EIDER_STAGE_PTX)) return 0;
+    if (i >= (is_ir ? sass->n_ir : sass->n_ptx)) return 0;
+    *out = is_ir ? sass->ir[i] : sass->ptx[i];
+    return 1;
+}

@@ -9,6 +9,7 @@
  *   sass_count.c      the rows made from the pass: opcodes, accesses, terms
  *   sass_bound.c      occupancy and limits (sass_rates.def)
  *   sass_warn.c       what makes kernels slow
+ *   sass_source.c     IR and PTX line by line
  *   sass_expect.c     budgets
  *   sass_diff.c       two kernels side by side
  *   sass.c            all of it, in order, and the public rows
@@ -122,6 +123,8 @@ struct eider_sass {
     size_t n_limits;
     eider_sass_warning *warnings;
     size_t n_warnings;
+    eider_sass_line *ir, *ptx;
+    size_t n_ir, n_ptx;
 };
 
 /* How a report is made. */
@@ -131,6 +134,7 @@ struct eider_sass_job {
     struct eider_blob twin;               /* the same code with lines, or the cubin again */
     const struct eider_sass_names *names; /* NULL: lines are of a file ... */
     const char *text;                     /* ... with this text, or NULL */
+    const char *ir;                       /* IR with locations, or NULL */
     const char *ptx;                      /* PTX text, or NULL: what the cubin embeds */
     eider_device_info device;             /* units 0: the table's */
     const char *attribution;              /* of the summary, when there are no lines */
@@ -170,6 +174,12 @@ eider_status eider_sass_path_find(struct eider_sass *sass);
 eider_status eider_sass_count_all(struct eider_sass *sass);
 eider_status eider_sass_bound_all(struct eider_sass *sass, const struct eider_sass_job *job);
 eider_status eider_sass_warn_all(struct eider_sass *sass, const char *ptx, size_t ptx_size);
+
+eider_status eider_sass_source_all(struct eider_sass *sass, const struct eider_sass_job *job);
+
+/* The term of a line number, with `names` or without; -1 when it has none. */
+int32_t eider_sass_term_of(const struct eider_sass *sass, const struct eider_sass_names *names,
+                           uint32_t line, int *is_tail);
 
 /* ---- Small things ------------------------------------------------------ */
 

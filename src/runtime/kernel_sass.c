@@ -132,6 +132,7 @@ static eider_status make_names(struct naming *n, char *written, char *steps)
 /* ---- The twin ---------------------------------------------------------- */
 
 struct twin {
+    char *ir; /* LLVM's */
     struct eider_blob ptx, cubin;
 };
 
@@ -161,6 +162,7 @@ static eider_status make_twin(const struct eider_kernel *kernel, struct twin *tw
         .target = kernel->target, .entry = kernel->info.entry, .contract = kernel->contract};
     struct eider_codegen_result result = {0};
     EIDER_TRY(eider_kernel_module(kernel, 1, &context, &module, &job.block_threads));
+    twin->ir = LLVMPrintModuleToString(module);
     eider_status status = eider_codegen_emit(&kernel->ctx->allocator, module, &job, &result);
     LLVMContextDispose(context);
     if (status != EIDER_OK) return status;
@@ -207,12 +209,14 @@ static eider_status report_program(const struct eider_kernel *kernel, struct eid
         job->names = &n.out;
         if (eider_sass_same_code(&job->cubin, &twin.cubin, kernel->info.entry)) {
             job->twin = twin.cubin;
+            job->ir = twin.ir;
             job->ptx = twin.ptx.data;
         } else {
             job->attribution = "with line information the code is another";
         }
         status = eider_sass_make(a, job, out);
     }
+    if (twin.ir) LLVMDisposeMessage(twin.ir);
     eider_blob_release(a, &twin.ptx);
     eider_blob_release(a, &twin.cubin);
     eider_mem_free(a, steps);
