@@ -88,8 +88,9 @@ const struct cli_command cli_cmd_sass = {
     .summary = "Shows what machine code does: instructions per term, units, bounds, schedules",
     .usage = "INPUT | --diff INPUT INPUT",
     .about =
-        "INPUT is a program, @FILE, a .ll, .bc, .ptx or .cubin file, or the key of a kernel in the\n"
-        "cache. No GPU is needed; where there is one, the kernel that it runs is shown, with its measured rate. Counts are those\n"
+        "INPUT is a program, @FILE, a .ll, .bc, .ptx or .cubin file, or the key of a kernel in\n"
+        "the cache. No GPU is needed; where there is one, the kernel that it runs is shown,\n"
+        "with its measured rate. Counts are those\n"
         "of the pass, what a thread does for its elements when tiles are whole; a budget counts\n"
         "only what computes the program's terms. With --diff the second INPUT may be +SETTINGS,\n"
         "the first one with others: +math=fast,target=sm_80,vec=4.\n",
