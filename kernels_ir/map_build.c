@@ -256,7 +256,8 @@ static void vector_addresses(struct build *b, LLVMValueRef tile, LLVMValueRef *f
         if (LLVMTypeOf(in_tile) != b->index)
             in_tile = LLVMBuildZExt(b->e->builder, in_tile, b->index, "");
         if (b->layout->rank > 1) in_tile = plus(b, in_tile, number(b->index, step));
-        p = b->layout->rank > 1 ? locate(b, plus(b, tile, in_tile)) : (struct place){in_tile, {0}};
+        LLVMValueRef element = plus(b, tile, in_tile);
+        p = b->layout->rank > 1 ? locate(b, element) : (struct place){element, {element}};
     }
     for (uint32_t i = 0; i < b->layout->n_operands; i++) {
         if (operand_at(b, i)->kind == EIDER_SCALAR || b->fixed[i]) continue;
@@ -264,18 +265,13 @@ static void vector_addresses(struct build *b, LLVMValueRef tile, LLVMValueRef *f
             out[i] = address(b, i, &p);
         } else if (inner_class(b, i) == 1) {
             if (u == 0) {
-                LLVMValueRef wide = LLVMBuildZExt(b->e->builder, tile, b->i64, "");
-                LLVMValueRef begin = advance(b, param(b, i), times(b, wide, size_at(b, i)));
-                LLVMValueRef in_tile = LLVMBuildZExt(b->e->builder, p.element, b->i64, "");
-                first[i] = advance(b, begin, times(b, in_tile, size_at(b, i)));
+                LLVMValueRef wide = LLVMBuildZExt(b->e->builder, p.element, b->i64, "");
+                first[i] = advance(b, param(b, i), times(b, wide, size_at(b, i)));
             }
             out[i] = advance_by(b, first[i], step * size_at(b, i));
         } else {
             LLVMValueRef stride = param(b, b->slots.stride[i][0]);
-            if (u == 0) {
-                struct place at = {NULL, {plus(b, tile, p.element)}};
-                first[i] = address(b, i, &at);
-            }
+            if (u == 0) first[i] = address(b, i, &p);
             out[i] = u ? advance(b, first[i], times(b, stride, step)) : first[i];
         }
     }
