@@ -7,6 +7,8 @@
  */
 #include "lower.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "activations.h"
@@ -237,8 +239,14 @@ static pack emit_ne(const struct node *n)
 {
     return compare(n, LLVMRealUNE, LLVMIntNE);
 }
+/* v < inf is v <= FLT_MAX.  LLVM would make |v| < inf a test of the bits, which takes one
+ * instruction more than a comparison of floats. */
 static pack emit_lt(const struct node *n)
 {
+    LLVMBool inexact;
+    if (n->type == EIDER_V_F32 && LLVMIsAConstantFP(n->v[1]) &&
+        isinf(LLVMConstRealGetDouble(n->v[1], &inexact)))
+        return p_is(n->e, n->v[0], LLVMRealOLE, (double)FLT_MAX);
     return compare(n, LLVMRealOLT, LLVMIntSLT);
 }
 static pack emit_le(const struct node *n)
