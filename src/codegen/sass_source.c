@@ -63,6 +63,7 @@ static int is_debug(const char *at, size_t n)
 static void read_ptx(struct source *t, eider_sass_line *out, size_t *n_out)
 {
     uint32_t number = 0, loc = 0;
+    int8_t tail = 0;
     for (size_t at = 0; at < t->size; at += line_length(t, at) + 1) {
         const char *text = t->text + at, *first = text;
         size_t n = line_length(t, at), left = n;
@@ -78,7 +79,10 @@ static void read_ptx(struct source *t, eider_sass_line *out, size_t *n_out)
         if (comment && !t->is_numbered) n = (size_t)(comment - text);
         while (n && (text[n - 1] == ' ' || text[n - 1] == '\t')) n--;
         int is_instruction = left && *first != '.' && memchr(first, ';', left);
-        put(t, &out[(*n_out)++], text, n, t->is_numbered ? number : is_instruction ? loc : 0);
+        eider_sass_line *line = &out[(*n_out)++];
+        put(t, line, text, n, t->is_numbered ? number : is_instruction ? loc : 0);
+        if (line->term < 0) line->in_tail = tail; /* what LLVM moved has no line */
+        tail = line->in_tail;
     }
 }
 
