@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Opens a page of `eider sass --html` in headless Chromium, points at a term and looks at what is lit.
+"""Opens a page of `eider sass --html` in headless Chromium, points at terms, looks at what is lit.
 
     page.py PAGE.html [SCREENSHOT-PREFIX]
 
-Ends with status 77, and says so, where there is no Chromium (Debian: chromium-headless-shell).  It is
-driven by its own protocol over two pipes, as a person would: by moving the mouse.
+Ends with status 77, and says so, where there is no Chromium (Debian: chromium-headless-shell).
+It is driven by its own protocol over two pipes, as a person would: by moving the mouse.
 """
 import base64
 import json
@@ -98,7 +98,8 @@ LIT = "[...document.querySelectorAll('#%s .lit')].map(r => r.textContent)"
 ROWS = "[...document.querySelectorAll('#%s > div:not(.out)')].map(r => r.textContent)"
 # The row of the term whose text contains a word, moved into view: its middle.
 TERM = """(() => {
-  const row = [...document.querySelectorAll('#terms .step')].find(r => r.textContent.includes('%s'));
+  const row = [...document.querySelectorAll('#terms .step')]
+    .find(r => r.textContent.includes('%s'));
   row.scrollIntoView({block: 'center'});
   const b = row.getBoundingClientRect();
   return [b.left + Math.min(b.width, 60) / 2, b.top + b.height / 2];

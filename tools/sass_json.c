@@ -121,13 +121,43 @@ static json_t *json_code(const eider_sass *sass)
     return list;
 }
 
+static json_t *json_source(const eider_sass *sass, eider_stage stage)
+{
+    json_t *list = json_array();
+    eider_sass_line line;
+    for (size_t i = 0; eider_sass_source(sass, stage, i, &line); i++)
+        json_array_append_new(list, json_pack("{s:s, s:i, s:b}", "text", line.text, "term",
+                                              line.term, "in_tail", line.in_tail));
+    return list;
+}
+
+/* Of every --expect that is a budget. */
+static json_t *json_claims(const struct cli_sass_input *in)
+{
+    const struct cli_values *budgets = &in->session.options->given[CLI_EXPECT];
+    json_t *list = json_array();
+    eider_sass_claim c;
+    for (int k = 0; k < budgets->n; k++)
+        for (size_t i = 0;; i++) {
+            if (eider_sass_expect(in->sass, budgets->at[k], i, &c) != EIDER_OK || !c.name[0]) break;
+            json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f, s:b}", "name", c.name,
+                                                  "relation", c.relation, "want", c.want, "got",
+                                                  c.got, "holds", c.holds));
+        }
+    return list;
+}
+
 json_t *cli_sass_json(const struct cli_sass_input *in)
 {
-    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "summary",
-                     json_summary(in), "opcodes", json_opcodes(in->sass), "accesses",
-                     json_accesses(in->sass), "terms", json_terms(in->sass), "limits",
-                     json_limits(in->sass), "warnings", json_warnings(in->sass), "code",
-                     json_code(in->sass));
+    json_t *o = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "summary",
+                          json_summary(in), "opcodes", json_opcodes(in->sass), "accesses",
+                          json_accesses(in->sass), "terms", json_terms(in->sass), "limits",
+                          json_limits(in->sass), "warnings", json_warnings(in->sass), "code",
+                          json_code(in->sass));
+    json_object_update_new(
+        o, json_pack("{s:o, s:o, s:o}", "ir", json_source(in->sass, EIDER_STAGE_IR), "ptx",
+                     json_source(in->sass, EIDER_STAGE_PTX), "claims", json_claims(in)));
+    return o;
 }
 
 json_t *cli_sass_json_diff(const struct cli_sass_input *before, const struct cli_sass_input *after)
