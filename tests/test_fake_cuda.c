@@ -28,7 +28,8 @@ static const eider_operand ptx_operands[] = {{"x", EIDER_INPUT, EIDER_F32},
 
 static const eider_source ptx_source = {
     .kind = EIDER_SOURCE_PTX,
-    .data = ".version 7.8\n.target sm_80\n.entry copy() { ret; }\n",
+    .data = ".version 7.8\n.target sm_80\n"
+            ".entry copy(.param .u64 x, .param .u32 n, .param .u64 out) { ret; }\n",
     .entry = "copy",
     .block = {64, 2, 0},
     .shared_bytes = 1024,

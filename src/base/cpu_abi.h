@@ -10,7 +10,8 @@
  *     void <entry>.thread(void *const *params)
  * which loads the parameters and calls the kernel, and redirects the NVVM intrinsics
  * below to these functions.  Threads of one block are fibers that switch in barrier and
- * shuffle.
+ * shuffle.  Two constants describe the kernel: <entry>.shared, a u32, the bytes of its own
+ * shared variables, and <entry>.params, a struct eider_entry_params.
  */
 #ifndef EIDER_BASE_CPU_ABI_H
 #define EIDER_BASE_CPU_ABI_H
@@ -51,6 +52,13 @@ struct eider_cpu_hooks {
                         uint32_t clamp);
     uint32_t (*ballot)(uint32_t mask, uint32_t predicate);
     void *(*shared)(void); /* the block's dynamic memory */
+};
+
+/* The parameters of a kernel, as its code declares them. */
+#define EIDER_ENTRY_PARAMS_MAX 64
+struct eider_entry_params {
+    uint32_t n;                             /* may be more than are described */
+    uint32_t bytes[EIDER_ENTRY_PARAMS_MAX]; /* 0 where it is not known */
 };
 
 #endif

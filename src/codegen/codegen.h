@@ -41,6 +41,9 @@ struct eider_codegen_job {
     int keep_opt;     /* fill opt_ir */
     int thread_style; /* CPU: foreign IR; see cpu_abi.h */
     int line_info;    /* foreign IR as text: instructions carry their lines (foreign_lines.h) */
+    /* CPU, foreign IR: what its object will be linked with.  The worker tries that first,
+     * since the linker, too, can abort; NULL: it does not. */
+    const struct eider_cpu_hooks *hooks;
 };
 
 struct eider_codegen_result {
@@ -67,6 +70,10 @@ const char *eider_codegen_pipeline(void);
 
 /* The newest PTX version that a driver of this version (13000 is 13.0) loads. */
 int eider_ptx_version_of_driver(int driver);
+
+/* What the kernel `entry` of `ptx` takes.  Fails with EIDER_CODEGEN when there is no such
+ * kernel, naming those there are. */
+eider_status eider_ptx_params(const char *ptx, const char *entry, struct eider_entry_params *out);
 
 /* ---- PTX to cubin -------------------------------------------------------- */
 
@@ -127,6 +134,9 @@ void eider_cpu_image_release(struct eider_cpu_image *image);
  * hooks->shared gives, begins with them; dynamic shared memory follows.  It is aligned to
  * 128 bytes, and this is a multiple of 128. */
 uint32_t eider_cpu_image_shared(const struct eider_cpu_image *image);
+
+/* Thread style: what the kernel takes. */
+const struct eider_entry_params *eider_cpu_image_params(const struct eider_cpu_image *image);
 
 /* "znver3 +avx2,...": name and features of the host, for keys. */
 const char *eider_codegen_host(void);

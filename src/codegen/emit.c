@@ -23,6 +23,9 @@
 #define PIPELINE_OWN "function(early-cse)"
 #define PIPELINE_FOREIGN "default<O3>"
 
+/* Half of the stack that a thread of a block has on the CPU (cpu_fiber.c). */
+#define FRAME_BYTES_MAX "65536"
+
 const char *eider_codegen_pipeline(void)
 {
     return "own=" PIPELINE_OWN " foreign=" PIPELINE_FOREIGN " nvptx=O1";
@@ -37,6 +40,7 @@ uint64_t eider_emit_clock(void)
 
 /* ---- The lock ------------------------------------------------------------ */
 
+static const pthread_rwlock_t open_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static pthread_rwlock_t compiles = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
 void eider_emit_enter(void)
@@ -53,7 +57,10 @@ int eider_emit_fork(void)
 {
     pthread_rwlock_wrlock(&compiles);
     int pid = fork();
-    pthread_rwlock_unlock(&compiles); /* in the child too: a callback may compile */
+    if (pid == 0)
+        compiles = open_lock; /* its owner's number was the parent's: it cannot be unlocked */
+    else
+        pthread_rwlock_unlock(&compiles);
     return pid;
 }
 
@@ -71,7 +78,7 @@ static eider_status verify(LLVMModuleRef module)
 /* Vector arguments are passed by what a function's own features allow, not by the target
  * machine's, so that calls to the vector math library need them spelt out.  Nothing here
  * throws, and without unwind tables linking need not lock the process's unwinder. */
-static void set_host_attributes(LLVMModuleRef module)
+static void set_host_attributes(LLVMModuleRef module, int thread_style)
 {
     const struct eider_host *host = eider_target_host();
     LLVMContextRef context = LLVMGetModuleContext(module);
@@ -81,11 +88,15 @@ static void set_host_attributes(LLVMModuleRef module)
         context, "target-features", 15, host->features, (unsigned)strlen(host->features));
     unsigned kind = LLVMGetEnumAttributeKindForName("nounwind", 8);
     LLVMAttributeRef nounwind = LLVMCreateEnumAttribute(context, kind, 0);
+    LLVMAttributeRef frame = LLVMCreateStringAttribute(context, "warn-stack-size", 15,
+                                                       FRAME_BYTES_MAX, sizeof FRAME_BYTES_MAX - 1);
     for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f)) {
         if (LLVMGetIntrinsicID(f)) continue;
         LLVMAddAttributeAtIndex(f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, nounwind);
         LLVMAddAttributeAtIndex(f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, cpu);
         LLVMAddAttributeAtIndex(f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, features);
+        if (thread_style)
+            LLVMAddAttributeAtIndex(f, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, frame);
     }
 }
 
@@ -104,7 +115,7 @@ static eider_status prepare(const eider_allocator *a, LLVMModuleRef module,
     if (!entry || LLVMIsDeclaration(entry))
         return eider_fail(EIDER_CODEGEN, "the module defines no function '%.200s'", job->entry);
     if (job->thread_style) EIDER_TRY(eider_foreign_lower(a, module, job->entry));
-    set_host_attributes(module);
+    set_host_attributes(module, job->thread_style);
     return EIDER_OK;
 }
 

@@ -11,11 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cpu_abi.h"
 #include "foreign_intrinsics.h"
 
 #define SHARED_SPACE 3
 #define SHARED_ALIGN 128 /* of the block's memory and of dynamic shared memory */
 #define NAME_BYTES 512
+#define SHARED_BYTES_MAX ((uint64_t)1 << 20)  /* more than any GPU's */
+#define GLOBAL_BYTES_MAX ((uint64_t)64 << 20) /* tables; a GPU's constant memory is 64 KiB */
+#define GLOBAL_ALIGN_MAX 4096u
 
 /* ---- What cannot run, and what must only be renamed -------------------------------- */
 
@@ -92,7 +96,8 @@ static int is_dynamic(LLVMValueRef global)
     return LLVMIsDeclaration(global) != 0;
 }
 
-/* Where `wanted` lies in the block's memory; for NULL, the bytes of all variables. */
+/* Where `wanted` lies in the block's memory; for NULL, the bytes of all variables, or more
+ * than SHARED_BYTES_MAX. */
 static uint64_t offset_of(const struct shared *s, LLVMValueRef wanted)
 {
     uint64_t offset = 0;
@@ -102,7 +107,9 @@ static uint64_t offset_of(const struct shared *s, LLVMValueRef wanted)
         unsigned align = LLVMGetAlignment(g);
         offset = align_up(offset, align ? align : LLVMPreferredAlignmentOfGlobal(s->layout, g));
         if (g == wanted) return offset;
-        offset += LLVMABISizeOfType(s->layout, type);
+        uint64_t bytes = LLVMABISizeOfType(s->layout, type);
+        if (bytes > SHARED_BYTES_MAX || offset > SHARED_BYTES_MAX) return SHARED_BYTES_MAX + 1;
+        offset += bytes;
     }
     return align_up(offset, SHARED_ALIGN);
 }
@@ -210,6 +217,49 @@ static void refuse_initialisers(struct shared *s)
     }
 }
 
+/* What the host's linker cannot place would end the process that links it. */
+static eider_status check_globals(LLVMModuleRef module)
+{
+    LLVMTargetDataRef layout = LLVMGetModuleDataLayout(module);
+    uint64_t total = 0;
+    for (LLVMValueRef g = LLVMGetFirstGlobal(module); g; g = LLVMGetNextGlobal(g)) {
+        size_t length;
+        const char *name = LLVMGetValueName2(g, &length);
+        if (LLVMIsThreadLocal(g))
+            return eider_fail(EIDER_CODEGEN,
+                              "the variable %.200s is thread-local, which the CPU "
+                              "backend does not place",
+                              name);
+        if (LLVMGetAlignment(g) > GLOBAL_ALIGN_MAX)
+            return eider_fail(EIDER_TOO_LARGE,
+                              "the variable %.200s is aligned to %u bytes; %u are "
+                              "possible",
+                              name, LLVMGetAlignment(g), GLOBAL_ALIGN_MAX);
+        if (is_shared(g) || LLVMIsDeclaration(g)) continue;
+        uint64_t bytes = LLVMABISizeOfType(layout, LLVMGlobalGetValueType(g));
+        if (bytes > GLOBAL_BYTES_MAX || total + bytes > GLOBAL_BYTES_MAX)
+            return eider_fail(EIDER_TOO_LARGE,
+                              "with %.200s the module's variables have more than %llu bytes", name,
+                              (unsigned long long)GLOBAL_BYTES_MAX);
+        total += bytes;
+    }
+    return EIDER_OK;
+}
+
+/* Adds the constant `<entry><suffix>`. */
+static eider_status add_constant(LLVMModuleRef module, const char *entry, const char *suffix,
+                                 LLVMValueRef value)
+{
+    char name[NAME_BYTES];
+    size_t length;
+    snprintf(name, sizeof name, "%s%s", entry, suffix);
+    LLVMValueRef global = LLVMAddGlobal(module, LLVMTypeOf(value), name);
+    LLVMSetInitializer(global, value);
+    LLVMSetGlobalConstant(global, 1);
+    if (strcmp(LLVMGetValueName2(global, &length), name) == 0) return EIDER_OK;
+    return eider_fail(EIDER_CODEGEN, "the module has a '%.200s' of its own", name);
+}
+
 static eider_status place_shared(const eider_allocator *a, LLVMModuleRef module, const char *entry)
 {
     LLVMContextRef context = LLVMGetModuleContext(module);
@@ -220,44 +270,76 @@ static eider_status place_shared(const eider_allocator *a, LLVMModuleRef module,
         .builder = LLVMCreateBuilderInContext(context),
     };
     s.static_bytes = offset_of(&s, NULL);
-    refuse_initialisers(&s);
+    if (s.static_bytes > SHARED_BYTES_MAX)
+        s.status =
+            eider_fail(EIDER_TOO_LARGE, "the module's shared variables have more than %llu bytes",
+                       (unsigned long long)SHARED_BYTES_MAX);
+    if (s.status == EIDER_OK) refuse_initialisers(&s);
     for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
         if (!LLVMIsDeclaration(f) && s.status == EIDER_OK) replace_in_function(&s, f);
     for (LLVMValueRef g = LLVMGetFirstGlobal(module); g; g = LLVMGetNextGlobal(g))
         if (is_shared(g) && !is_dynamic(g)) LLVMSetLinkage(g, LLVMInternalLinkage);
     LLVMDisposeBuilder(s.builder);
     eider_mem_free(a, s.list);
-
-    char name[NAME_BYTES];
-    snprintf(name, sizeof name, "%s.shared", entry);
+    EIDER_TRY(s.status);
     LLVMTypeRef i32 = LLVMInt32TypeInContext(context);
-    LLVMValueRef bytes = LLVMAddGlobal(module, i32, name);
-    LLVMSetInitializer(bytes, LLVMConstInt(i32, s.static_bytes, 0));
-    LLVMSetGlobalConstant(bytes, 1);
-    return s.status;
+    return add_constant(module, entry, ".shared", LLVMConstInt(i32, s.static_bytes, 0));
 }
 
 /* ---- The entry of a thread -------------------------------------------------------------- */
+
+static unsigned by_value_kind(void)
+{
+    static const char by_value[] = "byval";
+    return LLVMGetEnumAttributeKindForName(by_value, sizeof by_value - 1);
+}
+
+/* The type of the value that parameter `i` takes; *is_by_value when it is handed over in
+ * memory. */
+static LLVMTypeRef param_type(LLVMValueRef kernel, unsigned i, int *is_by_value)
+{
+    LLVMAttributeRef attribute = LLVMGetEnumAttributeAtIndex(kernel, i + 1, by_value_kind());
+    *is_by_value = attribute != NULL;
+    return attribute ? LLVMGetTypeAttributeValue(attribute) : LLVMTypeOf(LLVMGetParam(kernel, i));
+}
 
 /* The argument for parameter `i`, whose value lies at `slot`. */
 static LLVMValueRef load_argument(LLVMBuilderRef builder, LLVMValueRef kernel, unsigned i,
                                   LLVMValueRef slot)
 {
-    static const char by_value[] = "byval";
-    LLVMValueRef param = LLVMGetParam(kernel, i);
-    unsigned kind = LLVMGetEnumAttributeKindForName(by_value, sizeof by_value - 1);
-    LLVMAttributeRef attribute = LLVMGetEnumAttributeAtIndex(kernel, i + 1, kind);
-    if (!attribute) {
-        LLVMValueRef load = LLVMBuildLoad2(builder, LLVMTypeOf(param), slot, "");
+    int is_by_value;
+    LLVMTypeRef type = param_type(kernel, i, &is_by_value);
+    if (!is_by_value) {
+        LLVMValueRef load = LLVMBuildLoad2(builder, type, slot, "");
         LLVMSetAlignment(load, 1);
         return load;
     }
-    LLVMTypeRef type = LLVMGetTypeAttributeValue(attribute);
     LLVMValueRef copy = LLVMBuildAlloca(builder, type, "");
     LLVMSetAlignment(copy, 64); /* at least what a kernel's parameter may ask for in PTX */
     LLVMBuildMemCpy(builder, copy, 64, slot, 1, LLVMSizeOf(type));
-    LLVMRemoveEnumAttributeAtIndex(kernel, i + 1, kind);
+    LLVMRemoveEnumAttributeAtIndex(kernel, i + 1, by_value_kind());
     return copy;
+}
+
+/* Writes what the kernel takes into the module. */
+static eider_status describe_params(LLVMModuleRef module, LLVMValueRef kernel, const char *entry)
+{
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(LLVMGetModuleContext(module));
+    LLVMTargetDataRef layout = LLVMGetModuleDataLayout(module);
+    LLVMValueRef words[1 + EIDER_ENTRY_PARAMS_MAX];
+    unsigned n = LLVMCountParams(kernel);
+    words[0] = LLVMConstInt(i32, n, 0);
+    for (unsigned i = 0; i < EIDER_ENTRY_PARAMS_MAX; i++) {
+        int is_by_value;
+        LLVMTypeRef type = i < n ? param_type(kernel, i, &is_by_value) : NULL;
+        if (type && !LLVMTypeIsSized(type))
+            return eider_fail(EIDER_CODEGEN, "parameter %u of the kernel has a type without a size",
+                              i);
+        uint64_t bytes = type ? LLVMStoreSizeOfType(layout, type) : 0;
+        words[1 + i] = LLVMConstInt(i32, bytes < UINT32_MAX ? bytes : UINT32_MAX, 0);
+    }
+    return add_constant(module, entry, ".params",
+                        LLVMConstArray2(i32, words, 1 + EIDER_ENTRY_PARAMS_MAX));
 }
 
 static eider_status add_thread_entry(LLVMModuleRef module, LLVMValueRef kernel, const char *entry)
@@ -269,18 +351,21 @@ static eider_status add_thread_entry(LLVMModuleRef module, LLVMValueRef kernel, 
     LLVMTypeRef i32 = LLVMInt32TypeInContext(context);
     if (LLVMGetReturnType(type) != nothing || LLVMIsFunctionVarArg(type))
         return eider_fail(EIDER_CODEGEN, "the kernel returns a value or takes '...'");
-    enum { PARAMS_MAX = 1024 };
     unsigned n = LLVMCountParams(kernel);
-    if (n > PARAMS_MAX)
+    if (n > EIDER_ENTRY_PARAMS_MAX)
         return eider_fail(EIDER_TOO_LARGE, "the kernel has %u parameters, at most %d are allowed",
-                          n, PARAMS_MAX);
+                          n, EIDER_ENTRY_PARAMS_MAX);
+    EIDER_TRY(describe_params(module, kernel, entry));
 
     char name[NAME_BYTES];
+    size_t length;
     snprintf(name, sizeof name, "%s.thread", entry);
     LLVMValueRef f = LLVMAddFunction(module, name, LLVMFunctionType(nothing, &pointer, 1, 0));
+    if (strcmp(LLVMGetValueName2(f, &length), name) != 0)
+        return eider_fail(EIDER_CODEGEN, "the module has a '%.200s' of its own", name);
     LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
     LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, ""));
-    LLVMValueRef args[PARAMS_MAX];
+    LLVMValueRef args[EIDER_ENTRY_PARAMS_MAX];
     for (unsigned i = 0; i < n; i++) {
         LLVMValueRef index = LLVMConstInt(i32, i, 0);
         LLVMValueRef at = LLVMBuildGEP2(builder, pointer, LLVMGetParam(f, 0), &index, 1, "");
@@ -304,6 +389,7 @@ eider_status eider_foreign_lower(const eider_allocator *a, LLVMModuleRef module,
     for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f))
         EIDER_TRY(retarget_function(f));
     EIDER_TRY(eider_foreign_intrinsics(module));
+    EIDER_TRY(check_globals(module));
     EIDER_TRY(place_shared(a, module, entry));
     return add_thread_entry(module, LLVMGetNamedFunction(module, entry), entry);
 }

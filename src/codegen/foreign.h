@@ -12,9 +12,8 @@
 #include "memory.h"
 
 /* Redirects NVVM intrinsics, places shared variables in the block's memory, and adds
- * `<entry>.thread` (cpu_abi.h) and `<entry>.shared`, a u32: the bytes of the shared
- * variables, behind which dynamic shared memory begins.  The module's triple and layout
- * are already the host's.  Fails with EIDER_CODEGEN. */
+ * `<entry>.thread`, `<entry>.shared` and `<entry>.params` (cpu_abi.h).  The module's triple and
+ * layout are already the host's.  Fails with EIDER_CODEGEN and EIDER_TOO_LARGE. */
 eider_status eider_foreign_lower(const eider_allocator *a, LLVMModuleRef module, const char *entry);
 
 #endif

@@ -29,12 +29,18 @@ eider_status eider_llvm_error_message(char *message, const char *doing)
     return status;
 }
 
+/* Errors, and the one warning that is asked for: a stack frame that would not fit. */
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 {
     struct eider_llvm_watch *watch = user;
-    if (LLVMGetDiagInfoSeverity(info) != LLVMDSError) return;
-    if (watch->errors++ > 0) return;
+    LLVMDiagnosticSeverity severity = LLVMGetDiagInfoSeverity(info);
+    if (severity != LLVMDSError && severity != LLVMDSWarning) return;
     char *text = LLVMGetDiagInfoDescription(info);
+    int counts = severity == LLVMDSError || strstr(text, "stack frame size");
+    if (!counts || watch->errors++ > 0) {
+        LLVMDisposeMessage(text);
+        return;
+    }
     snprintf(watch->first, sizeof watch->first, "%.*s", trimmed(text), text);
     LLVMDisposeMessage(text);
 }

@@ -25,6 +25,7 @@ struct eider_cpu_image {
     const struct eider_cpu_hooks *hooks;
     LLVMOrcLLJITRef jit;
     uint32_t shared_bytes;
+    struct eider_entry_params params;
     char reported[NAME_BYTES]; /* what ORC reported first */
 };
 
@@ -182,15 +183,23 @@ static eider_status link_object(struct eider_cpu_image *image, const struct eide
     return eider_llvm_error_fail(error, "linking host code");
 }
 
-/* `<entry>.shared` is a constant that foreign.c writes. */
-static eider_status read_shared(struct eider_cpu_image *image, const char *entry)
+/* Copies the constant `<entry><suffix>`, which foreign.c wrote. */
+static eider_status read_constant(struct eider_cpu_image *image, const char *entry,
+                                  const char *suffix, void *out, size_t size)
 {
     char name[NAME_BYTES];
     void *bytes = NULL;
-    snprintf(name, sizeof name, "%s.shared", entry);
+    snprintf(name, sizeof name, "%s%s", entry, suffix);
     EIDER_TRY(look_up(image, name, &bytes));
-    memcpy(&image->shared_bytes, bytes, sizeof image->shared_bytes);
+    memcpy(out, bytes, size);
     return EIDER_OK;
+}
+
+static eider_status read_constants(struct eider_cpu_image *image, const char *entry)
+{
+    EIDER_TRY(
+        read_constant(image, entry, ".shared", &image->shared_bytes, sizeof image->shared_bytes));
+    return read_constant(image, entry, ".params", &image->params, sizeof image->params);
 }
 
 eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider_blob *object,
@@ -211,7 +220,7 @@ eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider
     eider_status status = create_jit(image);
     if (status == EIDER_OK) status = link_object(image, object);
     if (status == EIDER_OK) status = look_up(image, name, out_entry);
-    if (status == EIDER_OK && thread_style) status = read_shared(image, entry);
+    if (status == EIDER_OK && thread_style) status = read_constants(image, entry);
     eider_emit_leave();
     if (status != EIDER_OK) {
         eider_cpu_image_release(image);
@@ -224,6 +233,11 @@ eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider
 uint32_t eider_cpu_image_shared(const struct eider_cpu_image *image)
 {
     return image->shared_bytes;
+}
+
+const struct eider_entry_params *eider_cpu_image_params(const struct eider_cpu_image *image)
+{
+    return &image->params;
 }
 
 void eider_cpu_image_release(struct eider_cpu_image *image)

@@ -2,6 +2,7 @@
 #include "ptx.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Below: the lowest PTX version that ptxas 13.0 accepted for each, found by trial. */
@@ -102,15 +103,22 @@ static int is_name_char(char c)
            c == '$' || c == '%';
 }
 
-/* The '{' or ';' that ends the header of entry `name`, or NULL. */
-static const char *end_of_header(const char *ptx, const char *name)
+/* The name of the next entry after `*at`, or NULL. */
+static const char *next_entry(const char **at)
+{
+    const char *found = strstr(*at, ".entry");
+    if (!found) return NULL;
+    *at = found + strlen(".entry");
+    return *at + strspn(*at, " \t\r\n");
+}
+
+/* What follows the name of entry `name`, or NULL. */
+static const char *after_entry(const char *ptx, const char *name)
 {
     size_t length = strlen(name);
-    for (const char *at = strstr(ptx, ".entry "); at; at = strstr(at + 1, ".entry ")) {
-        const char *found = at + strlen(".entry ");
+    for (const char *at = ptx, *found; (found = next_entry(&at));)
         if (strncmp(found, name, length) == 0 && !is_name_char(found[length]))
-            return found + strcspn(found, "{;");
-    }
+            return found + length;
     return NULL;
 }
 
@@ -118,8 +126,7 @@ static eider_status fail_entry(const char *ptx, const char *name)
 {
     char names[512] = "";
     size_t length = 0;
-    for (const char *at = strstr(ptx, ".entry "); at; at = strstr(at + 1, ".entry ")) {
-        const char *found = at + strlen(".entry ");
+    for (const char *at = ptx, *found; (found = next_entry(&at));) {
         size_t n = 0;
         while (is_name_char(found[n])) n++;
         if (length + n + 3 > sizeof names) break;
@@ -128,7 +135,7 @@ static eider_status fail_entry(const char *ptx, const char *name)
     }
     if (length == 0)
         return eider_fail(EIDER_CODEGEN,
-                          "no kernel '%.200s': the module has no kernels (a kernel "
+                          "no kernel '%.200s': the module has no kernels (in IR a kernel "
                           "has the calling convention ptx_kernel)",
                           name);
     return eider_fail(EIDER_CODEGEN, "no kernel '%.200s' in the module; its kernels: %s", name,
@@ -159,13 +166,12 @@ eider_status eider_ptx_finish(const eider_allocator *a, const char *ptx, size_t 
     const char *version = strstr(ptx, ".version ");
     if (!version) return eider_fail(EIDER_CODEGEN, "LLVM wrote PTX without a version");
     const char *after = version + strcspn(version, "\n");
-    const char *header = end_of_header(after, job->entry);
-    if (!header) return fail_entry(after, job->entry);
+    const char *entry = after_entry(after, job->entry);
+    if (!entry) return fail_entry(after, job->entry);
     EIDER_TRY(pick_version(ptx, job, out_version));
 
-    const char *entry = header;
-    while (strncmp(entry, ".entry ", 7) != 0) entry--;
-    size_t length = (size_t)(header - entry);
+    size_t length = strcspn(entry, "{;");
+    const char *header = entry + length;
     int is_stated = memmem(entry, length, ".maxntid", 8) || memmem(entry, length, ".reqntid", 8);
 
     struct eider_text text;
@@ -179,5 +185,67 @@ eider_status eider_ptx_finish(const eider_allocator *a, const char *ptx, size_t 
     char *data;
     EIDER_TRY(eider_text_take(&text, &data, &size));
     *out = (struct eider_blob){data, size};
+    return EIDER_OK;
+}
+
+/* ---- Parameters ------------------------------------------------------------ */
+
+/* White space and comments. */
+static const char *skip_blank(const char *at)
+{
+    for (;;) {
+        at += strspn(at, " \t\r\n");
+        if (strncmp(at, "//", 2) == 0) {
+            at += strcspn(at, "\n");
+        } else if (strncmp(at, "/*", 2) == 0) {
+            const char *end = strstr(at, "*/");
+            at = end ? end + 2 : at + strlen(at);
+        } else {
+            return at;
+        }
+    }
+}
+
+/* Bytes of ".u64" and the like; 0 for words that are no such type. */
+static uint32_t type_bytes(const char *word)
+{
+    if (!strchr("bsuf", word[1])) return 0;
+    unsigned long bits = strtoul(word + 2, NULL, 10);
+    return bits >= 8 && bits <= 128 && bits % 8 == 0 ? (uint32_t)bits / 8 : 0;
+}
+
+/* One parameter, ".param .align 8 .b8 name[16]"; *at moves to the ',' or ')' behind it. */
+static uint32_t read_param(const char **at)
+{
+    const char *p = *at;
+    uint64_t bytes = 0;
+    for (;;) {
+        p = skip_blank(p);
+        if (*p == '\0' || *p == ',' || *p == ')' || *p == '{') break;
+        if (*p == '[') {
+            bytes *= strtoull(p + 1, NULL, 10);
+        } else if (*p == '.' && bytes == 0) {
+            bytes = type_bytes(p);
+        }
+        p += 1 + strcspn(p + 1, " \t\r\n.,)[{/");
+    }
+    *at = p;
+    return bytes <= UINT32_MAX ? (uint32_t)bytes : 0;
+}
+
+eider_status eider_ptx_params(const char *ptx, const char *entry, struct eider_entry_params *out)
+{
+    const char *at = after_entry(ptx, entry);
+    *out = (struct eider_entry_params){0};
+    if (!at) return fail_entry(ptx, entry);
+    at = skip_blank(at);
+    if (*at != '(') return EIDER_OK;
+    at = skip_blank(at + 1);
+    while (*at && *at != ')' && *at != '{') {
+        uint32_t bytes = read_param(&at);
+        if (out->n < EIDER_ENTRY_PARAMS_MAX) out->bytes[out->n] = bytes;
+        out->n++;
+        if (*at == ',') at = skip_blank(at + 1);
+    }
     return EIDER_OK;
 }

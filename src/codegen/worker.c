@@ -200,6 +200,17 @@ static void leave_caller_behind(int result_fd, int words_fd)
     LLVMInstallFatalErrorHandler(on_fatal);
 }
 
+/* Links the code as the caller will: what makes the linker abort does so here. */
+static eider_status try_linking(const eider_allocator *a, const struct eider_codegen_job *job,
+                                const struct eider_blob *code)
+{
+    struct eider_cpu_image *image;
+    void *entry;
+    if (job->target.sm != 0 || !job->hooks) return EIDER_OK;
+    return eider_cpu_image_create(a, code, job->entry, job->thread_style, job->hooks, &image,
+                                  &entry);
+}
+
 static _Noreturn void run_worker(const eider_source *source, const char *config,
                                  const struct eider_codegen_job *job)
 {
@@ -212,20 +223,32 @@ static _Noreturn void run_worker(const eider_source *source, const char *config,
     eider_status status = make_module(context, source, config, job, &module);
     if (status == EIDER_OK)
         status = eider_emit_module(&a, module, job, EIDER_EMIT_FOREIGN, &result);
+    if (status == EIDER_OK) status = try_linking(&a, job, &result.code);
     write_result(status, &result);
     _exit(0);
 }
 
 /* ---- In the caller ----------------------------------------------------------------- */
 
+/* A callback can write to the worker's descriptors, too: nothing in the header is believed. */
+static int is_whole(const struct result_header *header, size_t size)
+{
+    uint64_t sizes[] = {header->message_size, header->code_size, header->opt_size};
+    if (header->magic != RESULT_MAGIC || size < sizeof *header) return 0;
+    size -= sizeof *header;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (sizes[i] > size) return 0;
+        size -= (size_t)sizes[i];
+    }
+    return size == 0 && header->status >= EIDER_OK && header->status <= EIDER_UNSUPPORTED;
+}
+
 static eider_status read_result(const eider_allocator *a, const struct eider_text *text,
                                 struct eider_codegen_result *out, int *is_complete)
 {
     struct result_header header = {0};
     if (text->size >= sizeof header) memcpy(&header, text->data, sizeof header);
-    *is_complete =
-        header.magic == RESULT_MAGIC &&
-        text->size == sizeof header + header.message_size + header.code_size + header.opt_size;
+    *is_complete = is_whole(&header, text->size);
     if (!*is_complete) return EIDER_WORKER;
     const char *message = text->data + sizeof header;
     const char *code = message + header.message_size;

@@ -12,6 +12,7 @@
 #define EIDER_RUNTIME_BACKEND_H
 
 #include "context.h"
+#include "cpu_abi.h"
 #include "target.h"
 
 struct eider_device {
@@ -45,6 +46,7 @@ struct eider_loaded {
     void *function; /* CUfunction; the CPU's entry */
     int thread_style;
     int32_t registers, spill_bytes, shared_bytes; /* -1 where unknown */
+    struct eider_entry_params params;             /* thread style only */
 };
 
 /* One launch, ready to go. */

@@ -189,6 +189,7 @@ static eider_status load(eider_device *device, const struct eider_load *what,
                                  .registers = -1,
                                  .spill_bytes = -1,
                                  .shared_bytes = (int32_t)own_bytes};
+    if (what->thread_style) out->params = *eider_cpu_image_params(code->image);
     return EIDER_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "code_cache.h"
+#include "cpu_fiber.h"
 #include "disk_cache.h"
 #include "dump.h"
 #include "parse.h"
@@ -181,6 +182,7 @@ static eider_status compile_source(struct eider_kernel *kernel, const struct eid
     job.keep_opt = 1;
     job.thread_style = 1;
     job.line_info = kernel->line_info;
+    job.hooks = &eider_cpu_fiber_hooks;
     EIDER_TRY(eider_worker_compile(a, source, kernel->info.config, &job,
                                    kernel->ctx->worker_deadline_ms, &result));
     *out = result.code;
@@ -274,23 +276,67 @@ static void learn(int32_t *known, int32_t from_device)
     if (*known < 0) *known = from_device;
 }
 
+/* Whether the operands that a source names are what its kernel takes: every launch reads as
+ * many bytes as the kernel's parameters have. */
+static eider_status check_params(struct eider_kernel *kernel,
+                                 const struct eider_entry_params *params)
+{
+    const char *entry = kernel->info.entry;
+    if (params->n != kernel->n_operands)
+        return eider_fail(EIDER_BAD_ARG, "%.200s takes %u parameters, the source names %u operands",
+                          entry, params->n, kernel->n_operands);
+    for (uint32_t i = 0; i < params->n; i++) {
+        int is_scalar = kernel->operands[i].kind == EIDER_SCALAR;
+        int32_t type = kernel->operands[i].type;
+        size_t bytes = is_scalar && type >= 0 ? eider_dtype_size((eider_dtype)type)
+                       : is_scalar            ? 0
+                                              : sizeof(void *);
+        kernel->operands[i].bytes = params->bytes[i];
+        if (bytes && params->bytes[i] && bytes != params->bytes[i])
+            return eider_fail(EIDER_BAD_ARG,
+                              "parameter %u of %.200s has %u bytes, operand %u of the source is %s "
+                              "of %zu",
+                              i, entry, params->bytes[i], i, is_scalar ? "a scalar" : "a pointer",
+                              bytes);
+    }
+    return EIDER_OK;
+}
+
+/* The same for PTX, which says itself what it takes. */
+static eider_status check_ptx(struct eider_kernel *kernel)
+{
+    const struct eider_blob *ptx = &kernel->stages[EIDER_STAGE_PTX];
+    struct eider_entry_params params;
+    EIDER_TRY(eider_ptx_params(ptx->data, kernel->info.entry, &params));
+    return check_params(kernel, &params);
+}
+
 static eider_status load(struct eider_kernel *kernel, const struct eider_plan *plan)
 {
     const struct eider_blob *code = &kernel->stages[EIDER_STAGE_CUBIN];
+    int is_foreign = plan->request->source != NULL;
     struct eider_load what = {
         .code = code->data ? code : &kernel->stages[EIDER_STAGE_PTX],
         .is_ptx = !code->data,
         .line_info = kernel->line_info,
-        .thread_style = plan->request->source != NULL,
+        .thread_style = is_foreign,
         .block = {kernel->block[0], kernel->block[1], kernel->block[2]},
         .shared_bytes = kernel->shared_bytes,
         .entry = kernel->info.entry,
     };
-    if (!plan->device) return EIDER_OK;
+    if (!plan->device) return is_foreign && kernel->target.sm ? check_ptx(kernel) : EIDER_OK;
     uint64_t start = now_ns();
     EIDER_TRY(plan->device->backend->load(plan->device, &what, &kernel->loaded));
     kernel->info.load_ns = now_ns() - start;
     kernel->device = plan->device;
+    if (is_foreign) {
+        eider_status status =
+            kernel->target.sm ? check_ptx(kernel) : check_params(kernel, &kernel->loaded.params);
+        if (status != EIDER_OK) {
+            eider_kernel_unload(kernel);
+            return status;
+        }
+    }
     learn(&kernel->info.registers, kernel->loaded.registers);
     learn(&kernel->info.spill_bytes, kernel->loaded.spill_bytes);
     learn(&kernel->info.shared_bytes, kernel->loaded.shared_bytes);

@@ -42,6 +42,7 @@ struct eider_kernel {
     struct {
         eider_operand_kind kind;
         int32_t type;
+        uint32_t bytes;             /* of the kernel's parameter; 0 where it is not known */
     } operands[EIDER_OPERANDS_MAX]; /* of a source */
 
     /* What compiled it. */

@@ -98,6 +98,11 @@ static eider_status find_param(const eider_kernel *kernel, size_t i, const eider
     int is_scalar = kernel->operands[i].kind == EIDER_SCALAR;
     if (is_scalar && !arg->data)
         return eider_fail(EIDER_BAD_ARG, "argument %zu is a scalar and its data is NULL", i);
+    size_t bytes = kernel->operands[i].bytes;
+    if (is_scalar && bytes && bytes != eider_dtype_size(arg->type))
+        return eider_fail(EIDER_BAD_ARG,
+                          "argument %zu is a scalar of %zu bytes, the kernel's parameter has %zu",
+                          i, eider_dtype_size(arg->type), bytes);
     *out = is_scalar ? arg->data : &arg->data;
     return EIDER_OK;
 }

@@ -1,0 +1,182 @@
+/* test_hostile.c -- bad input from a caller who keeps to the header: one clear error each.
+ *
+ * Not here: what parsing, shapes and files refuse in ordinary use; see the tests of those.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support_runtime.h"
+
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+static eider_context *ctx;
+static eider_device *cpu;
+
+static int set_up(void **state)
+{
+    (void)state;
+    must(eider_context_create(NULL, &ctx));
+    must(eider_device_open(ctx, "cpu", &cpu));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    eider_device_release(cpu);
+    eider_context_destroy(ctx);
+    return 0;
+}
+
+/* The last error is `status` and its message has `part`. */
+static void assert_refused(eider_status got, eider_status wanted, const char *part)
+{
+    if (got == wanted && strstr(eider_error(), part)) return;
+    fail_msg("%s instead of %s with '%s': %s", eider_status_name(got), eider_status_name(wanted),
+             part, got == EIDER_OK ? "" : eider_error());
+}
+
+/* ---- Foreign kernels that do not fit what is said of them -------------------- */
+
+static const eider_operand operands[] = {{"x", EIDER_INPUT, EIDER_F32},
+                                         {"s", EIDER_SCALAR, EIDER_F32},
+                                         {"any", EIDER_SCALAR, -1},
+                                         {"y", EIDER_OUTPUT, EIDER_F32}};
+
+/* Prepares kernel k of `text` with the first `n` operands. */
+static eider_status prepare(const char *text, size_t n, eider_kernel **out)
+{
+    eider_source source = {
+        .kind = EIDER_SOURCE_LL, .data = text, .entry = "k", .n_operands = n, .operands = operands};
+    eider_request request = {.source = &source};
+    return eider_prepare(cpu, &request, out);
+}
+
+static void foreign_kernels_that_cannot_run_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n_operands;
+        eider_status status;
+        const char *part;
+    } rows[] = {
+        {"define void @k(ptr %a, ptr %b) { store i32 1, ptr %b\n ret void }", 1, EIDER_BAD_ARG,
+         "k takes 2 parameters, the source names 1 operands"},
+        {"define void @k() { ret void }", 1, EIDER_BAD_ARG, "k takes 0 parameters"},
+        {"define void @k(ptr %a, i64 %b) { ret void }", 2, EIDER_BAD_ARG,
+         "parameter 1 of k has 8 bytes, operand 1 of the source is a scalar of 4"},
+        {"define void @k(<64 x i64> %a) { ret void }", 1, EIDER_BAD_ARG,
+         "parameter 0 of k has 512 bytes, operand 0 of the source is a pointer of 8"},
+        {"define void @k(ptr byval([100 x i64]) %a) { ret void }", 1, EIDER_BAD_ARG, "800 bytes"},
+        {"define void @k(token %a) { ret void }", 1, EIDER_CODEGEN, "a type without a size"},
+        {"@t = thread_local global i32 5\n"
+         "define void @k(ptr %a) { store volatile i32 1, ptr @t\n ret void }",
+         1, EIDER_CODEGEN, "the variable t is thread-local"},
+        {"@t = global [1099511627776 x i8] zeroinitializer\n"
+         "define void @k(ptr %a) { store volatile i8 1, ptr @t\n ret void }",
+         1, EIDER_TOO_LARGE, "with t the module's variables have more than 67108864 bytes"},
+        {"@t = global i32 0, align 65536\n"
+         "define void @k(ptr %a) { store volatile i8 1, ptr @t\n ret void }",
+         1, EIDER_TOO_LARGE, "aligned to 65536 bytes; 4096 are possible"},
+        {"@s = internal addrspace(3) global [4294967297 x i8] undef\n"
+         "define void @k(ptr %a) { store volatile i8 1, ptr addrspace(3) @s\n ret void }",
+         1, EIDER_TOO_LARGE, "shared variables have more than 1048576 bytes"},
+        {"define void @k(ptr %a) {\n %m = alloca [100000 x i8]\n %i = load i64, ptr %a\n"
+         " %p = getelementptr i8, ptr %m, i64 %i\n store volatile i8 1, ptr %p\n ret void }",
+         1, EIDER_CODEGEN, "stack frame size"},
+        {"define void @\"k.thread\"(ptr %a) { ret void }\ndefine void @k(ptr %a) { ret void }", 1,
+         EIDER_CODEGEN, "the module has a 'k.thread' of its own"},
+        {"@\"k.shared\" = global i8 1\ndefine void @k(ptr %a) { ret void }", 1, EIDER_CODEGEN,
+         "the module has a 'k.shared' of its own"},
+        {"declare void @nobody()\ndefine void @k(ptr %a) { call void @nobody()\n ret void }", 1,
+         EIDER_CODEGEN, "Symbols not found: [ nobody ]"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        eider_kernel *kernel = NULL;
+        eider_status status = prepare(rows[i].text, rows[i].n_operands, &kernel);
+        assert_refused(status, rows[i].status, rows[i].part);
+        assert_null(kernel);
+    }
+}
+
+static void a_scalar_of_any_type_must_have_the_parameters_size(void **state)
+{
+    (void)state;
+    static const char text[] = "define void @k(ptr %a, float %s, i64 %b, ptr %c) {\n"
+                               " store i64 %b, ptr %c\n ret void }";
+    eider_kernel *kernel;
+    float x = 1, s = 2;
+    int64_t b = 7, y = 0, n = 1;
+    const uint32_t grid[] = {1, 1, 1};
+    eider_tensor args[] = {tensor_of(&x, EIDER_F32, 1, &n), tensor_of(&s, EIDER_F32, 0, NULL),
+                           tensor_of(&b, EIDER_I64, 0, NULL), tensor_of(&y, EIDER_F32, 1, &n)};
+    must(prepare(text, 4, &kernel));
+    must(eider_launch_grid(kernel, NULL, grid, args, 4));
+    assert_int_equal(y, 7);
+    args[2] = tensor_of(&s, EIDER_F32, 0, NULL);
+    assert_refused(eider_launch_grid(kernel, NULL, grid, args, 4), EIDER_BAD_ARG,
+                   "argument 2 is a scalar of 4 bytes, the kernel's parameter has 8");
+    args[2].type = (eider_dtype)77;
+    assert_refused(eider_launch_grid(kernel, NULL, grid, args, 4), EIDER_BAD_ARG,
+                   "argument 2 is a scalar of 0 bytes");
+    eider_kernel_release(kernel);
+}
+
+static void ptx_says_what_it_takes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *params;
+        size_t n_operands;
+        eider_status status;
+        const char *part;
+    } rows[] = {
+        {"(.param .u64 x)", 1, EIDER_OK, ""},
+        {"( // a comment, with (parentheses)\n .param .u64 .ptr .global .align 16 x /* , */ ,\n"
+         "\t.param .align 4 .f32 s)",
+         2, EIDER_OK, ""},
+        {"", 0, EIDER_OK, ""},
+        {"()", 0, EIDER_OK, ""},
+        {"()", 1, EIDER_BAD_ARG, "k takes 0 parameters, the source names 1 operands"},
+        {"(.param .u64 x, .param .u64 s)", 2, EIDER_BAD_ARG,
+         "parameter 1 of k has 8 bytes, operand 1 of the source is a scalar of 4"},
+        {"(.param .align 8 .b8 x[16])", 1, EIDER_BAD_ARG, "parameter 0 of k has 16 bytes"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[512];
+        eider_kernel *kernel = NULL;
+        snprintf(text, sizeof text,
+                 ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry k%s\n{ ret; }\n",
+                 rows[i].params);
+        eider_source source = {.kind = EIDER_SOURCE_PTX,
+                               .data = text,
+                               .entry = "k",
+                               .n_operands = rows[i].n_operands,
+                               .operands = operands};
+        eider_request request = {.source = &source, .target = "sm_90"};
+        eider_status status = eider_compile(ctx, &request, &kernel);
+        if (rows[i].status == EIDER_OK)
+            must(status);
+        else
+            assert_refused(status, rows[i].status, rows[i].part);
+        eider_kernel_release(kernel);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(foreign_kernels_that_cannot_run_are_refused),
+        cmocka_unit_test(a_scalar_of_any_type_must_have_the_parameters_size),
+        cmocka_unit_test(ptx_says_what_it_takes),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
