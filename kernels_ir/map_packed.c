@@ -137,10 +137,12 @@ static LLVMValueRef lower_node(struct eider_emit *e, const struct eider_graph *g
 void eider_map_packed_lower(struct eider_emit *e, const struct eider_graph *g, eider_dtype type,
                             const uint8_t *states, LLVMValueRef *nodes, LLVMValueRef *packs)
 {
-    for (eider_node id = 1; id < g->n_cells; id++)
+    for (eider_node id = 1; id < g->n_cells && e->status == EIDER_OK; id++)
         if (states[id] != OTHER) {
             eider_lines_set(e, EIDER_LINE_NODE, id);
+            LLVMValueRef mark = eider_emit_mark(e);
             nodes[id] = lower_node(e, g, id, type, nodes, packs);
+            eider_emit_count(e, mark);
         }
     eider_lines_set(e, EIDER_LINE_ADDRESS, 0);
     for (uint32_t i = 0; i < g->n_operands; i++)

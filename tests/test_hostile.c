@@ -8,6 +8,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <fenv.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,12 +173,179 @@ static void ptx_says_what_it_takes(void **state)
     }
 }
 
+/* ---- Programs that blow up ------------------------------------------------------- */
+
+/* Compiles y = f(f(...f(x))) of `n` calls for `target`. */
+static eider_status compile_chain(const char *function, int n, const char *target)
+{
+    eider_builder *b;
+    eider_program *program;
+    eider_kernel *kernel = NULL;
+    int64_t extent = 64;
+    must(eider_builder_create(ctx, &b));
+    eider_value x = eider_builder_input(b, "x", -1);
+    for (int i = 0; i < n; i++) x = eider_builder_call(b, function, &x, 1);
+    eider_builder_output(b, "y", x, -1);
+    must(eider_builder_finish(b, &program));
+    eider_tensor args[] = {tensor_of(NULL, EIDER_F32, 1, &extent),
+                           tensor_of(NULL, EIDER_F32, 1, &extent)};
+    eider_request request = {.program = program, .args = args, .n_args = 2, .target = target};
+    eider_status status = eider_compile(ctx, &request, &kernel);
+    eider_kernel_release(kernel);
+    eider_program_release(program);
+    return status;
+}
+
+static void a_kernel_that_would_compile_for_minutes_is_refused(void **state)
+{
+    (void)state;
+    static const char limit[] = "the kernel has more than 16384 instructions";
+    assert_refused(compile_chain("exp", 20000, "cpu"), EIDER_TOO_LARGE, limit);
+    assert_refused(compile_chain("erf", 1000, "sm_90"), EIDER_TOO_LARGE, limit);
+    must(compile_chain("exp", 30, "sm_90"));
+}
+
+/* ---- Tensors of extremes ---------------------------------------------------------- */
+
+static const int64_t extremes[] = {0,         1,          2,          3,           -1,
+                                   INT32_MAX, INT64_MAX,  INT64_MIN,  1ll << 32,   1ll << 59,
+                                   1ll << 61, -(1ll << 32), 1ll << 40, INT64_MAX / 4};
+
+static uint32_t state_of_dice = 1;
+
+static uint32_t dice(uint32_t n)
+{
+    state_of_dice = state_of_dice * 1664525u + 1013904223u;
+    return (state_of_dice >> 8) % n;
+}
+
+/* Elements that the two shapes broadcast to, where that is clearly none. */
+static int is_empty(const eider_tensor *t)
+{
+    for (int d = 0; d < t->rank; d++)
+        if (t->shape[d] == 0) return 1;
+    return 0;
+}
+
+/* Without data a launch succeeds only where there is nothing to do. */
+static void any_shape_and_stride_is_survived(void **state)
+{
+    (void)state;
+    eider_program *program;
+    eider_kernel *kernel;
+    int64_t example[EIDER_RANK_MAX] = {2, 2, 2, 2, 2, 2, 2, 2}, shape[2][12], strides[2][12];
+    eider_tensor args[] = {tensor_of(NULL, EIDER_F32, EIDER_RANK_MAX, example),
+                           tensor_of(NULL, EIDER_F32, EIDER_RANK_MAX, example)};
+    must(eider_program_parse(ctx, "y = x + 1", &program));
+    eider_request request = {.program = program, .args = args, .n_args = 2, .any_layout = 1};
+    must(eider_prepare(cpu, &request, &kernel));
+    for (int round = 0; round < 20000; round++) {
+        uint64_t bytes;
+        for (int i = 0; i < 2; i++) {
+            for (int d = 0; d < 12; d++) {
+                shape[i][d] = dice(2) ? 1 + dice(3) : extremes[dice(COUNT(extremes))];
+                strides[i][d] = dice(2) ? dice(9) : extremes[dice(COUNT(extremes))];
+                if (i && dice(4)) shape[i][d] = shape[0][d];
+            }
+            args[i] = (eider_tensor){.type = dice(50) ? EIDER_F32 : (eider_dtype)dice(99),
+                                     .rank = dice(20) ? (int32_t)dice(4) : (int32_t)dice(13) - 2,
+                                     .shape = dice(50) ? shape[i] : NULL,
+                                     .strides = dice(3) ? strides[i] : NULL};
+        }
+        eider_status status = eider_launch(kernel, NULL, args, 2);
+        if (status == EIDER_OK) assert_true(is_empty(&args[1]));
+        status = eider_kernel_bytes(kernel, args, 2, &bytes);
+        if (status != EIDER_OK) assert_true(*eider_error() != '\0');
+    }
+    eider_kernel_release(kernel);
+    eider_program_release(program);
+}
+
+/* ---- A host with its own arithmetic ------------------------------------------------ */
+
+#define N_VALUES 50000  /* more than one thread's share */
+
+static void fill(float *values)
+{
+    for (int i = 0; i < N_VALUES; i++) values[i] = (float)(i - N_VALUES / 2) * 0x1p-140f;
+    values[0] = INFINITY;
+    values[1] = NAN;
+    values[2] = 0.1f;
+}
+
+/* What a program gives, as text, reference and result; settings are the caller's. */
+struct outcome {
+    char text[256];
+    double reference;
+    float y[N_VALUES];
+};
+
+static void tell(struct outcome *out, float *x)
+{
+    static const char text[] = "y = x * (0.1 * 0.3) / 0.7 + cast(x * 1e-45, f16)";
+    eider_program *program, *backward;
+    eider_kernel *kernel;
+    int64_t n = N_VALUES;
+    eider_tensor args[] = {tensor_of(x, EIDER_F32, 1, &n), tensor_of(out->y, EIDER_F32, 1, &n)};
+    must(eider_program_parse(ctx, text, &program));
+    must(eider_program_grad(program, NULL, &backward));
+    snprintf(out->text, sizeof out->text, "%s%s", eider_program_text(program),
+             eider_program_text(backward));
+    must(eider_program_eval(program, &(double){0x1.fp-1040}, &out->reference));
+    eider_request request = {.program = program, .args = args, .n_args = 2};
+    must(eider_prepare(cpu, &request, &kernel));
+    must(eider_launch(kernel, NULL, args, 2));
+    eider_kernel_release(kernel);
+    eider_program_release(backward);
+    eider_program_release(program);
+}
+
+static void the_hosts_rounding_and_traps_change_nothing(void **state)
+{
+    (void)state;
+    static const int modes[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    static float x[N_VALUES];
+    static struct outcome want, got;
+    fenv_t before;
+    fill(x);
+    tell(&want, x);
+    fegetenv(&before);
+    for (size_t m = 0; m < COUNT(modes); m++) {
+        tear_down(NULL); /* nothing is remembered */
+        set_up(NULL);
+        memset(&got, 0, sizeof got);
+        fesetround(modes[m]);
+        feenableexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
+#if defined(__x86_64__)
+        __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); /* subnormals are 0 */
+        unsigned control = __builtin_ia32_stmxcsr();
+#endif
+        tell(&got, x);
+        int mode = fegetround(), traps = fegetexcept();
+#if defined(__x86_64__)
+        int is_kept = control == __builtin_ia32_stmxcsr();
+#else
+        int is_kept = 1;
+#endif
+        fesetenv(&before);
+        assert_int_equal(mode, modes[m]);
+        assert_int_equal(traps, FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
+        assert_true(is_kept);
+        assert_string_equal(got.text, want.text);
+        assert_memory_equal(&got.reference, &want.reference, sizeof want.reference);
+        assert_memory_equal(got.y, want.y, sizeof want.y);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(foreign_kernels_that_cannot_run_are_refused),
         cmocka_unit_test(a_scalar_of_any_type_must_have_the_parameters_size),
         cmocka_unit_test(ptx_says_what_it_takes),
+        cmocka_unit_test(a_kernel_that_would_compile_for_minutes_is_refused),
+        cmocka_unit_test(any_shape_and_stride_is_survived),
+        cmocka_unit_test(the_hosts_rounding_and_traps_change_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

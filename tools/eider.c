@@ -3,9 +3,11 @@
  * To add a command: a file cmd_NAME.c that defines cli_cmd_NAME, its declaration in
  * cli.h, and its row here.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "options.h"
 #include "say.h"
@@ -68,8 +70,17 @@ static int dispatch(int argc, char **argv)
     return fail_unknown(name);
 }
 
+/* A file that is opened while a standard descriptor is closed would become it.  What is
+ * opened here cannot be written, so that a closed output is reported as before. */
+static void keep_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
+}
+
 int main(int argc, char **argv)
 {
+    keep_standard_descriptors();
     signal(SIGPIPE, SIG_IGN); /* a write that fails is reported instead */
     int code = dispatch(argc, argv);
     cli_progress_end();

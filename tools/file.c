@@ -15,12 +15,11 @@
 int cli_file_open(const char *path, FILE **out, uint64_t *out_size)
 {
     struct stat info;
+    if (stat(path, &info) != 0) return cli_fail(CLI_IO, "%s: %s", path, strerror(errno));
+    /* Before it is opened: opening a pipe waits for its other end. */
+    if (!S_ISREG(info.st_mode)) return cli_fail(CLI_IO, "%s: not a regular file", path);
     FILE *file = fopen(path, "rb");
     if (!file) return cli_fail(CLI_IO, "%s: %s", path, strerror(errno));
-    if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode)) {
-        fclose(file);
-        return cli_fail(CLI_IO, "%s: not a regular file", path);
-    }
     *out = file;
     *out_size = (uint64_t)info.st_size;
     return CLI_OK;

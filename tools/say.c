@@ -14,15 +14,30 @@
 
 static int progress_shown;
 
+/* Names from files and command lines may hold what a terminal would obey. */
+static void put_plain(const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        int is_control = (c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
+        if (is_control)
+            fprintf(stderr, "\\x%02x", c);
+        else
+            fputc(c, stderr);
+    }
+}
+
 int cli_fail(int code, const char *format, ...)
 {
+    char text[16384]; /* the library's longest message, twice */
     cli_progress_end();
     va_list list;
     va_start(list, format);
-    fputs("eider: error: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, list);
     va_end(list);
+    fputs("eider: error: ", stderr);
+    put_plain(text);
+    fputc('\n', stderr);
     return code;
 }
 
@@ -43,7 +58,9 @@ void cli_log(void *user, int level, const char *line)
     (void)user;
     if (level < 0 || level > 1) return;
     cli_progress_end();
-    fprintf(stderr, "eider: %s: %s\n", names[level], line);
+    fprintf(stderr, "eider: %s: ", names[level]);
+    put_plain(line);
+    fputc('\n', stderr);
 }
 
 void cli_progress(const char *format, ...)

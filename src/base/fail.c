@@ -18,6 +18,8 @@ eider_status eider_fail(eider_status status, const char *format, ...)
     va_start(list, format);
     vsnprintf(record, sizeof record, format, list);
     va_end(list);
+    for (char *at = record; *at; at++) /* names come from anywhere, messages go to terminals */
+        if (((unsigned char)*at < ' ' && *at != '\n' && *at != '\t') || *at == 0x7f) *at = '?';
     return status;
 }
 

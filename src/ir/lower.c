@@ -448,7 +448,9 @@ void eider_lower(struct eider_emit *e, const struct eider_lowered *l, const LLVM
         for (eider_node id = 1; id < g->n_cells && e->status == EIDER_OK; id++)
             if (w.uses[id]) {
                 eider_lines_set(e, EIDER_LINE_NODE, id);
+                LLVMValueRef mark = eider_emit_mark(e);
                 w.values[id] = lower_node(&w, id);
+                if (e->status == EIDER_OK) eider_emit_count(e, mark);
             }
         for (uint32_t i = 0; i < g->n_operands && e->status == EIDER_OK; i++)
             if (g->operands[i].kind == EIDER_OUTPUT) {

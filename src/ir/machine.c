@@ -120,6 +120,23 @@ void eider_emit_keep_loop(struct eider_emit *e, LLVMValueRef branch)
     LLVMSetMetadata(branch, kind, LLVMMetadataAsValue(e->context, loop));
 }
 
+LLVMValueRef eider_emit_mark(const struct eider_emit *e)
+{
+    return LLVMGetLastInstruction(LLVMGetInsertBlock(e->builder));
+}
+
+void eider_emit_count(struct eider_emit *e, LLVMValueRef mark)
+{
+    LLVMValueRef at = mark ? LLVMGetNextInstruction(mark)
+                           : LLVMGetFirstInstruction(LLVMGetInsertBlock(e->builder));
+    for (; at; at = LLVMGetNextInstruction(at)) e->n_instructions++;
+    if (e->n_instructions > EIDER_INSTRUCTIONS_MAX)
+        eider_emit_fail(e, EIDER_TOO_LARGE,
+                        "the kernel has more than %u instructions: it needs fewer operations, or a "
+                        "smaller vec or unroll",
+                        EIDER_INSTRUCTIONS_MAX);
+}
+
 LLVMValueRef eider_emit_fail(struct eider_emit *e, eider_status status, const char *format, ...)
 {
     char message[512];

@@ -32,6 +32,7 @@ struct eider_emit {
     struct eider_lines lines; /* lines.h */
     uint32_t block_threads;   /* threads of a block; set by kernel_begin */
     void *state;              /* the machine's, between kernel_begin and kernel_end */
+    uint32_t n_instructions; /* of the nodes lowered so far; see eider_emit_count */
     eider_status status;      /* first failure; LLVM values may be NULL after it */
 };
 
@@ -143,6 +144,14 @@ LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *
 /* Keeps LLVM from unrolling or vectorising the loop that this branch closes: how often a
  * kernel repeats its code is decided by its config. */
 void eider_emit_keep_loop(struct eider_emit *e, LLVMValueRef branch);
+
+/* LLVM's time and ptxas's grow with the square of a block's length: seconds here. */
+#define EIDER_INSTRUCTIONS_MAX 16384u
+
+/* Where the builder is, for eider_emit_count. */
+LLVMValueRef eider_emit_mark(const struct eider_emit *e);
+/* Counts the instructions behind `mark`; fails with EIDER_TOO_LARGE beyond the limit. */
+void eider_emit_count(struct eider_emit *e, LLVMValueRef mark);
 
 /* Records a failure; only the first sticks.  Returns NULL. */
 LLVMValueRef eider_emit_fail(struct eider_emit *e, eider_status status, const char *format, ...)

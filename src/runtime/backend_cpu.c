@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arithmetic.h"
 #include "codegen.h"
 #include "cpu_fiber.h"
 #include "cpu_pool.h"
@@ -212,7 +213,15 @@ static void run_chunk(void *arg, size_t i)
     const struct spread *s = arg;
     uint64_t each = s->n_blocks / s->n_chunks, more = s->n_blocks % s->n_chunks;
     uint64_t first = i * each + (i < more ? i : more);
+    eider_arithmetic_state host = eider_arithmetic_begin();
     s->entry(s->params, first, first + each + (i < more));
+    eider_arithmetic_end(host);
+}
+
+static void run_all(struct spread *s)
+{
+    s->n_chunks = 1;
+    run_chunk(s, 0);
 }
 
 static eider_status launch_blocks(eider_device *device, const struct eider_shot *shot)
@@ -225,7 +234,7 @@ static eider_status launch_blocks(eider_device *device, const struct eider_shot 
     s.n_chunks = CHUNKS_PER_THREAD * (uint64_t)state->n_threads;
     if (s.n_chunks > s.n_blocks) s.n_chunks = s.n_blocks;
     if (s.n_chunks == 1 || state->n_threads == 1 || (shot->bytes && shot->bytes < INLINE_BYTES))
-        s.entry(s.params, 0, s.n_blocks);
+        run_all(&s);
     else if (ctx->parallel_for)
         ctx->parallel_for(ctx->parallel_user, (size_t)s.n_chunks, run_chunk, &s);
     else
@@ -239,8 +248,10 @@ static eider_status launch_threads(const struct eider_shot *shot)
     eider_cpu_thread_entry entry;
     memcpy(&entry, &shot->code->function, sizeof entry);
     pthread_mutex_lock(&code->one_at_a_time);
+    eider_arithmetic_state host = eider_arithmetic_begin();
     eider_status status =
         eider_cpu_fiber_run(code->fibers, entry, shot->params, shot->grid, shot->block);
+    eider_arithmetic_end(host);
     pthread_mutex_unlock(&code->one_at_a_time);
     return status;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "activations.h"
+#include "arithmetic.h"
 #include "context.h"
 #include "functions.h"
 #include "ops.h"
@@ -79,6 +80,17 @@ eider_value eider_builder_integer(eider_builder *b, int64_t value)
     return b ? done(b, eider_graph_integer(b->graph, value)) : 0;
 }
 
+/* Reads the defaults of trailing arguments from the table. */
+static eider_node call_activation(struct eider_graph *g, size_t row, const eider_value *args,
+                                  uint32_t n_args)
+{
+    struct eider_arithmetic host;
+    eider_arithmetic_enter(&host);
+    eider_node node = eider_activation_call(g, row, args, n_args);
+    eider_arithmetic_leave(&host);
+    return node;
+}
+
 static eider_node call(eider_builder *b, const char *function, const eider_value *args,
                        size_t n_args)
 {
@@ -94,7 +106,7 @@ static eider_node call(eider_builder *b, const char *function, const eider_value
     struct eider_function f;
     if (!eider_functions_find(function, &f) || eider_ops[f.op].rule == EIDER_RULE_CAST)
         return eider_graph_fail(g, EIDER_BAD_ARG, "there is no function '%.80s'", function);
-    if (!f.op) return eider_activation_call(g, f.row, args, (uint32_t)n_args);
+    if (!f.op) return call_activation(g, f.row, args, (uint32_t)n_args);
     if (n_args != (size_t)eider_ops[f.op].arity)
         return eider_graph_fail(g, EIDER_BAD_ARG, "arguments given to %s: %zu, it takes %d",
                                 function, n_args, eider_ops[f.op].arity);
@@ -181,7 +193,10 @@ eider_status eider_builder_finish(eider_builder *b, eider_program **out)
 {
     if (!b) return eider_fail(EIDER_BAD_ARG, "eider_builder_finish: the builder is NULL");
     eider_allocator a = b->graph->allocator;
+    struct eider_arithmetic host;
+    eider_arithmetic_enter(&host);
     eider_status status = finish(b, out);
+    eider_arithmetic_leave(&host);
     eider_graph_destroy(b->graph);
     eider_mem_free(&a, b);
     return status;

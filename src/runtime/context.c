@@ -15,6 +15,7 @@
 #include "recent.h"
 
 #define WORKER_DEADLINE_MS 60000
+#define CPU_THREADS_MAX 4096 /* more than any machine has cores */
 
 static atomic_uint forks;
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
@@ -68,6 +69,10 @@ eider_status eider_context_create(const eider_context_options *options, eider_co
                           "eider_context_create: cpu_threads is %d and worker_deadline_ms is %d; "
                           "neither may be negative",
                           options->cpu_threads, options->worker_deadline_ms);
+    if (options->cpu_threads > CPU_THREADS_MAX)
+        return eider_fail(EIDER_TOO_LARGE,
+                          "eider_context_create: cpu_threads is %d; %d are possible",
+                          options->cpu_threads, CPU_THREADS_MAX);
     pthread_once(&watch_once, watch_forks);
     if (watch_error) return eider_fail(EIDER_OOM, "out of memory: no room for a fork handler");
 

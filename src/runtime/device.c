@@ -28,10 +28,10 @@ static eider_status parse_name(const char *name, const struct eider_backend **ou
                                int32_t *out_ordinal)
 {
     size_t length = strcspn(name, ":");
-    char *end = NULL;
-    long ordinal = name[length] ? strtol(name + length + 1, &end, 10) : 0;
-    int is_number = !end || (end != name + length + 1 && !*end);
-    if (is_number && ordinal >= 0 && ordinal <= INT32_MAX) {
+    const char *digits = name[length] ? name + length + 1 : "0";
+    int is_number = *digits && digits[strspn(digits, "0123456789")] == '\0';
+    long ordinal = strtol(digits, NULL, 10);
+    if (is_number && ordinal <= INT32_MAX) {
         for (size_t i = 0; eider_backend_row(i); i++) {
             const char *row = eider_backend_row(i)->name;
             if (strlen(row) != length || memcmp(row, name, length) != 0) continue;
@@ -120,6 +120,9 @@ eider_status eider_device_count(eider_context *ctx, const char *backend, int32_t
         return eider_fail(EIDER_BAD_ARG, "eider_device_count: NULL argument");
     EIDER_TRY(eider_context_check(ctx));
     EIDER_TRY(parse_name(backend, &row, &ordinal));
+    if (strchr(backend, ':'))
+        return eider_fail(EIDER_BAD_ARG, "eider_device_count: '%.40s' is one device; expected %s",
+                          backend, row->name);
     return row->count(ctx, out);
 }
 

@@ -8,12 +8,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "arithmetic.h"
 #include "code_cache.h"
 #include "cpu_fiber.h"
 #include "disk_cache.h"
 #include "dump.h"
 #include "parse.h"
 #include "program.h"
+#include "stack.h"
 
 #define TEXTS_BYTES_MAX ((size_t)16 << 20) /* a manifest holds the program's text */
 
@@ -385,8 +387,15 @@ static eider_status recall(struct eider_kernel *kernel, const struct eider_plan 
     return eider_disk_cache_reject(kernel, plan, by->text);
 }
 
-static eider_status build(struct eider_kernel *kernel, const struct eider_plan *plan)
+struct building {
+    struct eider_kernel *kernel;
+    const struct eider_plan *plan;
+};
+
+static eider_status build(void *arg)
 {
+    struct eider_kernel *kernel = ((struct building *)arg)->kernel;
+    const struct eider_plan *plan = ((struct building *)arg)->plan;
     struct assembler by;
     int done;
     EIDER_TRY(choose_assembler(plan, &by));
@@ -411,8 +420,12 @@ static void count_stages(struct eider_kernel *kernel)
 eider_status eider_kernel_build(const struct eider_plan *plan, struct eider_kernel **out)
 {
     struct eider_kernel *kernel;
+    struct eider_arithmetic host;
     EIDER_TRY(create(plan, &kernel));
-    eider_status status = build(kernel, plan);
+    eider_arithmetic_enter(&host); /* before it starts a thread: those inherit */
+    struct building building = {kernel, plan};
+    eider_status status = eider_stack_run(&plan->ctx->allocator, build, &building);
+    eider_arithmetic_leave(&host);
     count_stages(kernel);
     eider_dump_kernel(kernel->ctx->dump, kernel, status);
     if (status == EIDER_OK)
@@ -454,9 +467,16 @@ static eider_status keep_printed(struct eider_kernel *kernel, LLVMModuleRef modu
     return status;
 }
 
+struct remaking {
+    struct eider_kernel *kernel;
+    eider_stage stage;
+};
+
 /* Makes a text that was not kept: IR, OPT, and on the CPU assembly. */
-static eider_status remake(struct eider_kernel *kernel, eider_stage stage)
+static eider_status remake(void *arg)
 {
+    struct eider_kernel *kernel = ((struct remaking *)arg)->kernel;
+    eider_stage stage = ((struct remaking *)arg)->stage;
     const eider_allocator *a = &kernel->ctx->allocator;
     LLVMContextRef context;
     LLVMModuleRef module;
@@ -492,7 +512,12 @@ static eider_status make_stage(struct eider_kernel *kernel, eider_stage stage)
     if (!kernel->graph)
         return eider_fail(EIDER_UNSUPPORTED, "a kernel that eider did not write has no stage %d",
                           (int)stage);
-    return remake(kernel, stage);
+    struct eider_arithmetic host;
+    eider_arithmetic_enter(&host);
+    struct remaking remaking = {kernel, stage};
+    eider_status status = eider_stack_run(&kernel->ctx->allocator, remake, &remaking);
+    eider_arithmetic_leave(&host);
+    return status;
 }
 
 eider_status eider_kernel_stage(eider_kernel *kernel, eider_stage stage, const void **out,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "arithmetic.h"
 #include "code_cache.h"
 #include "passes.h"
 #include "program.h"
@@ -231,6 +232,7 @@ static eider_status complete(struct eider_plan *plan)
 eider_status eider_prepare_plan(eider_context *ctx, eider_device *device,
                                 const eider_request *request, struct eider_plan *out)
 {
+    struct eider_arithmetic host;
     EIDER_TRY(eider_context_check(ctx));
     EIDER_TRY(check_request(request));
     *out = (struct eider_plan){.ctx = ctx, .device = device, .request = request};
@@ -243,7 +245,10 @@ eider_status eider_prepare_plan(eider_context *ctx, eider_device *device,
     if (device && out->target.sm != device->target.sm)
         return eider_fail(EIDER_TARGET, "target %s is not that of the device, %s", request->target,
                           device->info.target);
-    return complete(out);
+    eider_arithmetic_enter(&host);
+    eider_status status = complete(out);
+    eider_arithmetic_leave(&host);
+    return status;
 }
 
 static eider_status get_kernel(eider_context *ctx, eider_device *device,

@@ -4,9 +4,11 @@
 #include <stdatomic.h>
 
 #include "activations.h"
+#include "arithmetic.h"
 #include "context.h"
 #include "parse.h"
 #include "passes.h"
+#include "stack.h"
 
 static _Atomic uint64_t n_programs;
 
@@ -30,14 +32,31 @@ eider_status eider_program_create(struct eider_graph *graph, eider_program **out
     return status;
 }
 
+struct parsing {
+    eider_context *ctx;
+    const char *text;
+    eider_program **out;
+};
+
+static eider_status parse(void *arg)
+{
+    const struct parsing *p = arg;
+    struct eider_graph *graph;
+    EIDER_TRY(eider_parse(eider_context_allocator(p->ctx), p->text, &graph));
+    return eider_program_create(graph, p->out);
+}
+
 eider_status eider_program_parse(eider_context *ctx, const char *text, eider_program **out)
 {
-    struct eider_graph *graph;
+    struct parsing parsing = {ctx, text, out};
+    struct eider_arithmetic host;
     if (!ctx || !text || !out)
         return eider_fail(EIDER_BAD_ARG, "eider_program_parse: an argument is NULL");
     EIDER_TRY(eider_context_check(ctx));
-    EIDER_TRY(eider_parse(eider_context_allocator(ctx), text, &graph));
-    return eider_program_create(graph, out);
+    eider_arithmetic_enter(&host);
+    eider_status status = eider_stack_run(eider_context_allocator(ctx), parse, &parsing);
+    eider_arithmetic_leave(&host);
+    return status;
 }
 
 eider_status eider_program_grad(const eider_program *program, const eider_grad_options *options,
@@ -45,6 +64,7 @@ eider_status eider_program_grad(const eider_program *program, const eider_grad_o
 {
     static const eider_grad_options defaults;
     struct eider_graph *graph;
+    struct eider_arithmetic host;
     if (!program || !out)
         return eider_fail(EIDER_BAD_ARG, "eider_program_grad: an argument is NULL");
     if (!options) options = &defaults;
@@ -52,9 +72,12 @@ eider_status eider_program_grad(const eider_program *program, const eider_grad_o
         for (size_t i = 0; i < options->n_wrt; i++)
             if (!options->wrt[i])
                 return eider_fail(EIDER_BAD_ARG, "eider_program_grad: wrt[%zu] is NULL", i);
-    EIDER_TRY(eider_grad(program->graph, options->wrt, options->n_wrt, options->with_forward != 0,
-                         &graph));
-    return eider_program_create(graph, out);
+    eider_arithmetic_enter(&host);
+    eider_status status = eider_grad(program->graph, options->wrt, options->n_wrt,
+                                     options->with_forward != 0, &graph);
+    if (status == EIDER_OK) status = eider_program_create(graph, out);
+    eider_arithmetic_leave(&host);
+    return status;
 }
 
 void eider_program_release(eider_program *program)
@@ -91,10 +114,14 @@ eider_status eider_program_operand(const eider_program *program, size_t i, eider
 
 eider_status eider_program_eval(const eider_program *program, const double *in, double *out)
 {
+    struct eider_arithmetic host;
     if (!program || !out)
         return eider_fail(EIDER_BAD_ARG, "eider_program_eval: an argument is NULL");
     if (!in && program->graph->operands[0].kind != EIDER_OUTPUT)
         return eider_fail(EIDER_BAD_ARG, "eider_program_eval: the program has inputs, `in` is "
                                          "NULL");
-    return eider_eval(program->expanded, in, out);
+    eider_arithmetic_enter(&host);
+    eider_status status = eider_eval(program->expanded, in, out);
+    eider_arithmetic_leave(&host);
+    return status;
 }
