@@ -147,6 +147,7 @@ static void ptx_says_what_it_takes(void **state)
          2, EIDER_OK, ""},
         {"", 0, EIDER_OK, ""},
         {"()", 0, EIDER_OK, ""},
+        {"(.param .u64 x)", 0, EIDER_OK, ""}, /* only compiled: nothing need be said */
         {"()", 1, EIDER_BAD_ARG, "k takes 0 parameters, the source names 1 operands"},
         {"(.param .u64 x, .param .u64 s)", 2, EIDER_BAD_ARG,
          "parameter 1 of k has 8 bytes, operand 1 of the source is a scalar of 4"},
@@ -207,9 +208,9 @@ static void a_kernel_that_would_compile_for_minutes_is_refused(void **state)
 
 /* ---- Tensors of extremes ---------------------------------------------------------- */
 
-static const int64_t extremes[] = {0,         1,          2,          3,           -1,
-                                   INT32_MAX, INT64_MAX,  INT64_MIN,  1ll << 32,   1ll << 59,
-                                   1ll << 61, -(1ll << 32), 1ll << 40, INT64_MAX / 4};
+static const int64_t extremes[] = {
+    0,         1,         2,         3,         -1,           INT32_MAX, INT64_MAX,
+    INT64_MIN, 1ll << 32, 1ll << 59, 1ll << 61, -(1ll << 32), 1ll << 40, INT64_MAX / 4};
 
 static uint32_t state_of_dice = 1;
 
@@ -263,7 +264,7 @@ static void any_shape_and_stride_is_survived(void **state)
 
 /* ---- A host with its own arithmetic ------------------------------------------------ */
 
-#define N_VALUES 50000  /* more than one thread's share */
+#define N_VALUES 50000 /* more than one thread's share */
 
 static void fill(float *values)
 {

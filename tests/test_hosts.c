@@ -98,8 +98,7 @@ static eider_status run_program(void)
     eider_request request = {.program = program, .args = args, .n_args = 2};
     if (status == EIDER_OK) status = eider_prepare(cpu, &request, &kernel);
     if (status == EIDER_OK) status = eider_launch(kernel, NULL, args, 2);
-    for (int i = 0; status == EIDER_OK && i < N; i++)
-        check(y[i] == (float)i + (float)count + 0.5f);
+    for (int i = 0; status == EIDER_OK && i < N; i++) check(y[i] == (float)i + (float)count + 0.5f);
     eider_kernel_release(kernel);
     eider_program_release(program);
     return status;
@@ -116,11 +115,8 @@ static eider_status run_foreign(void)
     set_args(args);
     x[0] = 21;
     snprintf(text, sizeof text, "%s; %d\n", double_ll, ++count);
-    eider_source source = {.kind = EIDER_SOURCE_LL,
-                           .data = text,
-                           .entry = "k",
-                           .n_operands = 2,
-                           .operands = pointers};
+    eider_source source = {
+        .kind = EIDER_SOURCE_LL, .data = text, .entry = "k", .n_operands = 2, .operands = pointers};
     eider_request request = {.source = &source};
     eider_status status = eider_prepare(cpu, &request, &kernel);
     if (status == EIDER_OK) status = eider_launch_grid(kernel, NULL, grid, args, 2);
@@ -230,17 +226,17 @@ static int n_descriptors(void)
 static void use_up_descriptors(void)
 {
     struct rlimit limit = {256, 256};
-    int first = -1, fd;
+    int opened[256], n = 0;
     all_works(); /* what is looked for once is found */
     int before = n_descriptors();
     check(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    while ((fd = open("/dev/null", O_RDONLY)) >= 0)
-        if (first < 0) first = fd;
+    for (int fd; (fd = open("/dev/null", O_RDONLY)) >= 0;) opened[n++] = fd;
     check(run_program() == EIDER_OK); /* needs none */
     check(run_foreign() == EIDER_IO && strstr(eider_error(), "oo many open files"));
     eider_status status = run_ptxas();
-    check(status == EIDER_OK || (status == EIDER_IO && strstr(eider_error(), "oo many open files")));
-    for (fd = 255; fd >= first; fd--) close(fd);
+    check(status == EIDER_OK ||
+          (status == EIDER_IO && strstr(eider_error(), "oo many open files")));
+    while (n > 0) close(opened[--n]);
     check(n_descriptors() == before);
     all_works();
     check(n_descriptors() == before);
@@ -254,7 +250,8 @@ static void forbid_processes(void)
     check(run_program() == EIDER_OK); /* on this thread alone */
     check(run_foreign() == EIDER_WORKER && strstr(eider_error(), "no compile worker could be"));
     eider_status status = run_ptxas();
-    check(status == EIDER_OK || (status == EIDER_IO && strstr(eider_error(), "could not be started")));
+    check(status == EIDER_OK ||
+          (status == EIDER_IO && strstr(eider_error(), "could not be started")));
 }
 
 static void have_no_folder(void)
@@ -283,13 +280,22 @@ static void a_lack_of_what_the_system_gives_is_an_error_and_passes(void **state)
 static void set_nonsense(void)
 {
     static char length[70000];
-    static const char *const names[] = {"EIDER_PTXAS",   "EIDER_NVPTXCOMPILER", "EIDER_NVJITLINK",
-                                        "EIDER_NVDISASM", "EIDER_CUDA_HOME",     "EIDER_LIBCUDA",
-                                        "EIDER_CACHE_DIR", "EIDER_HOME",         "EIDER_DUMP",
-                                        "CUDA_HOME",     "PATH",                "TMPDIR", "HOME"};
+    static const char *const names[] = {"EIDER_PTXAS",
+                                        "EIDER_NVPTXCOMPILER",
+                                        "EIDER_NVJITLINK",
+                                        "EIDER_NVDISASM",
+                                        "EIDER_CUDA_HOME",
+                                        "EIDER_LIBCUDA",
+                                        "EIDER_CACHE_DIR",
+                                        "EIDER_HOME",
+                                        "EIDER_DUMP",
+                                        "CUDA_HOME",
+                                        "PATH",
+                                        "TMPDIR",
+                                        "HOME"};
     memset(length, 'x', sizeof length - 1);
-    const char *const values[] = {"", "/", "/dev/full", "/dev/zero", "\n\033[31m", "relative",
-                                  "/etc/passwd", length};
+    const char *const values[] = {"",           "/",        "/dev/full",   "/dev/zero",
+                                  "\n\033[31m", "relative", "/etc/passwd", length};
     int32_t n;
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) setenv(names[i], values[v], 1);
@@ -409,7 +415,8 @@ static void on_signal(int number)
 static void have_a_stack_of_its_own(void)
 {
     stack_t stack = {.ss_size = SMALL_BYTES};
-    stack.ss_sp = mmap(NULL, SMALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack.ss_sp =
+        mmap(NULL, SMALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     check(stack.ss_sp != MAP_FAILED);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
     check(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);

@@ -32,7 +32,7 @@ struct eider_emit {
     struct eider_lines lines; /* lines.h */
     uint32_t block_threads;   /* threads of a block; set by kernel_begin */
     void *state;              /* the machine's, between kernel_begin and kernel_end */
-    uint32_t n_instructions; /* of the nodes lowered so far; see eider_emit_count */
+    uint32_t n_instructions;  /* of the nodes lowered so far; see eider_emit_count */
     eider_status status;      /* first failure; LLVM values may be NULL after it */
 };
 

@@ -326,7 +326,9 @@ static eider_status load(struct eider_kernel *kernel, const struct eider_plan *p
         .shared_bytes = kernel->shared_bytes,
         .entry = kernel->info.entry,
     };
-    if (!plan->device) return is_foreign && kernel->target.sm ? check_ptx(kernel) : EIDER_OK;
+    /* Who only compiles may not know what the kernel takes, and names nothing. */
+    if (!plan->device)
+        return is_foreign && kernel->target.sm && kernel->n_operands ? check_ptx(kernel) : EIDER_OK;
     uint64_t start = now_ns();
     EIDER_TRY(plan->device->backend->load(plan->device, &what, &kernel->loaded));
     kernel->info.load_ns = now_ns() - start;

@@ -41,13 +41,15 @@ for name, tensor, n in (("good.npy", "", 118), ("good.safetensors", ":t", 80)):
     for i in range(40):
         bad = bytearray(good)
         for _ in range(random.choice((1, 1, 2, 8))):
-            bad[random.randrange(n)] = random.choice(b"\x00\xff()[]{}',:09-L \\\"" + bytes([random.randrange(256)]))
+            some = b"\x00\xff()[]{}',:09-L \\\"" + bytes([random.randrange(256)])
+            bad[random.randrange(n)] = random.choice(some)
         if i % 5 == 0:
             bad = bad[:random.randrange(len(bad))]
         file = "bad-" + name
         open(file, "wb").write(bad)
-        done = subprocess.run(["eider", "run", "y = x", "--device", "cpu", "--in", f"x={file}{tensor}"],
-                              capture_output=True, timeout=60)
-        if done.returncode not in (0, 2, 3, 4) or (done.returncode and done.stderr.count(b"\n") != 1):
+        command = ["eider", "run", "y = x", "--device", "cpu", "--in", f"x={file}{tensor}"]
+        done = subprocess.run(command, capture_output=True, timeout=60)
+        lines = done.stderr.count(b"\n")
+        if done.returncode not in (0, 2, 3, 4) or (done.returncode and lines != 1):
             print(name, i, done.returncode, done.stderr.decode(errors="replace"), bytes(bad))
 PYTHON
