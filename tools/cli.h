@@ -32,6 +32,6 @@ struct cli_command {
 };
 
 extern const struct cli_command cli_cmd_list, cli_cmd_emit, cli_cmd_run, cli_cmd_check,
-    cli_cmd_bench, cli_cmd_sass, cli_cmd_cache, cli_cmd_doctor;
+    cli_cmd_bench, cli_cmd_sass, cli_cmd_tune, cli_cmd_cache, cli_cmd_doctor;
 
 #endif

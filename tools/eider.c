@@ -13,8 +13,8 @@
 #include "say.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_cmd_list,  &cli_cmd_emit, &cli_cmd_run,   &cli_cmd_check,
-    &cli_cmd_bench, &cli_cmd_sass, &cli_cmd_cache, &cli_cmd_doctor,
+    &cli_cmd_list, &cli_cmd_emit, &cli_cmd_run,   &cli_cmd_check,  &cli_cmd_bench,
+    &cli_cmd_sass, &cli_cmd_tune, &cli_cmd_cache, &cli_cmd_doctor,
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

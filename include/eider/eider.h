@@ -108,8 +108,9 @@ typedef struct eider_builder eider_builder;
 typedef struct eider_device eider_device;
 typedef struct eider_kernel eider_kernel;
 
-/* All host memory of a context goes through one function (LLVM's own and that of
- * spawned tools excepted).  `resize(user, ptr, old_size, new_size)` works like
+/* All host memory of a context goes through one function (LLVM's own, that of
+ * spawned tools, and that of single lines of JSON excepted).
+ * `resize(user, ptr, old_size, new_size)` works like
  * realloc: ptr NULL allocates, new_size 0 frees and returns NULL; NULL otherwise
  * means out of memory.  Memory is aligned for any type.  Called from any thread,
  * never with a lock of eider held that a callback could want. */

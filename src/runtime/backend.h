@@ -24,9 +24,9 @@ struct eider_device {
     void *state;  /* the backend's, shared by its devices; context owns */
     struct eider_target target;
     eider_device_info info;
-    struct eider_loaded *helper; /* the backend's own code, NULL until it is needed */
-    uint32_t refs;               /* handles; ctx->lock */
-    eider_device *next;          /* ctx->lock */
+    struct eider_loaded *helpers; /* the backend's own code, NULL until it is needed */
+    uint32_t refs;                /* handles; ctx->lock */
+    eider_device *next;           /* ctx->lock */
 };
 
 /* What to load. */
@@ -90,6 +90,9 @@ struct eider_backend {
      * the stream.  By one thread of a context at a time. */
     eider_status (*differs)(eider_device *device, void *stream, const void *a, const void *b,
                             size_t bytes, size_t *out);
+    /* At which frequency the device runs now, 0 where unknown.  Waits for the stream.  By one
+     * thread of a context at a time. */
+    eider_status (*clock)(eider_device *device, void *stream, int32_t *out_khz);
     eider_status (*stream_wait)(eider_device *device, void *stream);
     eider_status (*stream_create)(eider_device *device, void **out);
     void (*stream_destroy)(eider_device *device, void *stream);

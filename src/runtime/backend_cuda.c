@@ -195,14 +195,13 @@ static eider_status open_device(eider_device *device)
     return EIDER_OK;
 }
 
-static void unload(eider_device *device, struct eider_loaded *loaded);
+static void unload_helpers(eider_device *device);
 
 static void close_device(eider_device *device)
 {
     const struct eider_cuda_api *api = device->state;
     CUdevice gpu;
-    if (device->helper) unload(device, device->helper);
-    eider_mem_free(&device->ctx->allocator, device->helper);
+    unload_helpers(device);
     if (device->borrowed || !device->native) return;
     if (eider_context_forked(device->ctx)) return;
     if (api->cuDeviceGet(&gpu, device->ordinal) == CUDA_SUCCESS)
@@ -405,9 +404,16 @@ static eider_status memory_fill(eider_device *device, void *stream, void *ptr, u
     return leave(&scope, CALL(scope.api, cuMemsetD8Async, address(ptr), value, bytes, stream));
 }
 
-/* The first position at which two pieces of memory differ goes to a number that starts as
- * their size.  A byte per thread: this compares, it is not timed. */
-static const char differs_ptx[] =
+/* ---- Helpers ----------------------------------------------------------- */
+
+/* Two kernels of our own, which measure and check but are never timed themselves.
+ *
+ * eider_differs  the first position at which two pieces of memory differ goes to a number
+ *                that starts as their size; a byte per thread
+ * eider_clock    spins for 0.1 ms, many steps of the timer; gives the cycles and nanoseconds
+ *                that took
+ */
+static const char helper_ptx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry eider_differs(.param .u64 pa, .param .u64 pb, .param .u64 pn,"
     " .param .u64 pout)\n{\n"
@@ -424,21 +430,60 @@ static const char differs_ptx[] =
     "setp.ne.u32 %p2, %r5, %r6;\n"
     "@%p2 red.global.min.u64 [%d4], %d5;\n"
     "add.u64 %d5, %d5, %d7; bra again;\n"
-    "done: ret;\n}\n";
+    "done: ret;\n}\n"
+    ".visible .entry eider_clock(.param .u64 pout)\n{\n"
+    ".reg .pred %p1; .reg .b64 %d<8>;\n"
+    "ld.param.u64 %d1, [pout];\n"
+    "mov.u64 %d2, %globaltimer; mov.u64 %d3, %clock64;\n"
+    "spin: mov.u64 %d4, %globaltimer; sub.u64 %d5, %d4, %d2;\n"
+    "setp.lt.u64 %p1, %d5, 100000; @%p1 bra spin;\n"
+    "mov.u64 %d6, %clock64; sub.u64 %d6, %d6, %d3;\n"
+    "st.global.u64 [%d1], %d6; st.global.u64 [%d1+8], %d5;\n"
+    "ret;\n}\n";
 
-static eider_status get_differs(eider_device *device)
+enum helper { HELPER_DIFFERS, HELPER_CLOCK, HELPER_COUNT };
+
+static const char *const helper_entries[] = {"eider_differs", "eider_clock"};
+
+static void unload_helpers(eider_device *device)
 {
-    const struct eider_blob ptx = {(void *)(uintptr_t)differs_ptx, sizeof differs_ptx - 1};
-    struct eider_load what = {
-        .code = &ptx, .is_ptx = 1, .block = {1, 1, 1}, .entry = "eider_differs"};
-    if (device->helper) return EIDER_OK;
-    struct eider_loaded *loaded = eider_mem_zero(&device->ctx->allocator, sizeof *loaded);
-    if (!loaded) return EIDER_OOM;
-    eider_status status = load(device, &what, loaded);
+    for (int i = 0; device->helpers && i < HELPER_COUNT; i++) unload(device, &device->helpers[i]);
+    eider_mem_free(&device->ctx->allocator, device->helpers);
+    device->helpers = NULL;
+}
+
+static eider_status get_helpers(eider_device *device)
+{
+    const struct eider_blob ptx = {(void *)(uintptr_t)helper_ptx, sizeof helper_ptx - 1};
+    eider_status status = EIDER_OK;
+    if (device->helpers) return EIDER_OK;
+    device->helpers =
+        eider_mem_zero(&device->ctx->allocator, HELPER_COUNT * sizeof *device->helpers);
+    if (!device->helpers) return EIDER_OOM;
+    for (int i = 0; i < HELPER_COUNT && status == EIDER_OK; i++) {
+        struct eider_load what = {
+            .code = &ptx, .is_ptx = 1, .block = {1, 1, 1}, .entry = helper_entries[i]};
+        status = load(device, &what, &device->helpers[i]);
+    }
+    if (status != EIDER_OK) unload_helpers(device);
+    return status;
+}
+
+/* Launches a helper whose last parameter points to `bytes` bytes, which go there and back. */
+static eider_status run_helper(eider_device *device, void *stream, enum helper which, uint32_t grid,
+                               uint32_t block, void **params, void **last, void *data, size_t bytes)
+{
+    struct eider_shot shot = {.code = &device->helpers[which],
+                              .grid = {grid, 1, 1},
+                              .block = {block, 1, 1},
+                              .stream = stream,
+                              .params = params};
+    EIDER_TRY(memory_alloc(device, bytes, last));
+    eider_status status = memory_copy(device, stream, *last, data, bytes, EIDER_HOST_TO_DEVICE);
+    if (status == EIDER_OK) status = launch(device, &shot);
     if (status == EIDER_OK)
-        device->helper = loaded;
-    else
-        eider_mem_free(&device->ctx->allocator, loaded);
+        status = memory_copy(device, stream, data, *last, bytes, EIDER_DEVICE_TO_HOST);
+    memory_free(device, *last);
     return status;
 }
 
@@ -447,22 +492,24 @@ static eider_status memory_differs(eider_device *device, void *stream, const voi
 {
     uint64_t n = bytes, found = bytes;
     void *result = NULL;
-    EIDER_TRY(get_differs(device));
-    EIDER_TRY(memory_alloc(device, sizeof found, &result));
     void *params[] = {&a, &b, &n, &result};
-    struct eider_shot shot = {.code = device->helper,
-                              .grid = {8 * (uint32_t)device->info.units, 1, 1},
-                              .block = {256, 1, 1},
-                              .stream = stream,
-                              .params = params};
-    eider_status status =
-        memory_copy(device, stream, result, &found, sizeof found, EIDER_HOST_TO_DEVICE);
-    if (status == EIDER_OK && bytes) status = launch(device, &shot);
-    if (status == EIDER_OK)
-        status = memory_copy(device, stream, &found, result, sizeof found, EIDER_DEVICE_TO_HOST);
-    memory_free(device, result);
-    if (status == EIDER_OK) *out = (size_t)found;
-    return status;
+    EIDER_TRY(get_helpers(device));
+    if (bytes)
+        EIDER_TRY(run_helper(device, stream, HELPER_DIFFERS, 8 * (uint32_t)device->info.units, 256,
+                             params, &result, &found, sizeof found));
+    *out = (size_t)found;
+    return EIDER_OK;
+}
+
+static eider_status clock_rate(eider_device *device, void *stream, int32_t *out_khz)
+{
+    uint64_t taken[2] = {0, 0}; /* cycles, nanoseconds */
+    void *result = NULL;
+    void *params[] = {&result};
+    EIDER_TRY(get_helpers(device));
+    EIDER_TRY(run_helper(device, stream, HELPER_CLOCK, 1, 1, params, &result, taken, sizeof taken));
+    *out_khz = taken[1] ? (int32_t)(1e6 * (double)taken[0] / (double)taken[1]) : 0;
+    return EIDER_OK;
 }
 
 /* ---- Time -------------------------------------------------------------- */
@@ -550,6 +597,7 @@ const struct eider_backend eider_backend_cuda = {
     .copy = memory_copy,
     .fill = memory_fill,
     .differs = memory_differs,
+    .clock = clock_rate,
     .stream_wait = stream_wait,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,

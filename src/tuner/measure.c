@@ -313,7 +313,7 @@ static eider_status time_once(struct eider_measure *m, struct eider_candidate *c
     eider_status status = visit(m, c, &ns);
     if (status != EIDER_OK) return survive(m, c, status);
     /* Whole nanoseconds, as they are recorded: the choice is the same from a file. */
-    EIDER_TRY(eider_space_sample(m->space, c, ns < 1 ? 1 : floor(ns + 0.5), 0));
+    EIDER_TRY(eider_space_sample(m->space, c, ns < 1 ? 1 : floor(ns + 0.5), m->clock_khz));
     c->outcome = EIDER_TUNE_TIMED;
     c->recorded = 0;
     return EIDER_OK;
@@ -345,9 +345,12 @@ static void drop_slow(struct eider_measure *m, const size_t *which, size_t n, in
 static eider_status race(struct eider_measure *m, const size_t *which, size_t n, int32_t rounds,
                          int may_stop)
 {
+    const struct eider_backend *backend = m->call->device->backend;
     EIDER_TRY(report(m, "time", m->best_config ? m->best_config : m->reference.config, 0,
                      (size_t)rounds * n));
     for (int32_t round = 0; round < rounds && !atomic_load(&m->over); round++) {
+        if (backend->clock(m->call->device, m->scratch.stream, &m->clock_khz) != EIDER_OK)
+            m->clock_khz = 0; /* worth knowing, not worth failing for */
         for (size_t k = 0; k < n; k++) {
             /* Every round begins elsewhere: nobody always follows the same neighbour. */
             struct eider_candidate *c = &m->space->at[which[(k + (size_t)round * 7) % n]];

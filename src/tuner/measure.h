@@ -24,7 +24,8 @@ struct eider_measure {
     double last_report_s;
     atomic_int over; /* the budget ended; nothing more is begun */
     int cancelled;
-    double best_ns; /* median; INFINITY at first */
+    double best_ns;    /* median; INFINITY at first */
+    int32_t clock_khz; /* of this round */
     const char *best_config;
 };
 

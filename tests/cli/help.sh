@@ -1,6 +1,6 @@
 # The program's help lists its commands and exit codes; every command has help of its own.
 eider --help
-for command in list emit run check bench sass cache doctor; do
+for command in list emit run check bench sass tune cache doctor; do
     eider $command --help >help.txt
     grep -q '^Options:$' help.txt
     grep -q '^Examples:$' help.txt
