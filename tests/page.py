@@ -35,6 +35,7 @@ class Browser:
 
         self.process = subprocess.Popen(
             [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--hide-scrollbars",
              f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"],
             preexec_fn=place, close_fds=False, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -104,6 +105,12 @@ TERM = """(() => {
   const b = row.getBoundingClientRect();
   return [b.left + Math.min(b.width, 60) / 2, b.top + b.height / 2];
 })()"""
+# How many lit rows of a column can be seen in it.
+SEEN = """(() => {
+  const box = document.getElementById('%s'), b = box.getBoundingClientRect();
+  return [...box.querySelectorAll('.lit')].map(r => r.getBoundingClientRect())
+    .filter(r => r.top >= b.top && r.bottom <= b.bottom).length;
+})()"""
 # Contrast of text against what is behind it.
 CONTRAST = """(() => {
   const rgb = c => c.match(/[\\d.]+/g).map(Number);
@@ -141,6 +148,7 @@ def check_lights(browser):
         check(want, f"#{column} has no {word}")
         check(set(want) <= set(lit), f"#{column}: not all of {word} is lit:", lit)
         check(all(word in row for row in lit), f"#{column}: more is lit than {word}:", lit)
+        check(browser.js(SEEN % column) > 0, f"#{column}: nothing that is lit can be seen")
     terms = browser.js(LIT % "terms")
     check(len(terms) == 1 and "tanh.approx" in terms[0], "#terms:", terms)
 

@@ -50,6 +50,15 @@ static void put_text(FILE *out, const char *text)
     }
 }
 
+/* "1 FFMA, 0.25 IMAD", which breaks only behind commas. */
+static void put_opcodes(FILE *out, const char *text)
+{
+    for (char before = ','; *text; before = *text++) {
+        int joins = *text == ' ' && before != ',';
+        fputs(joins ? "&nbsp;" : (char[]){*text, '\0'}, out);
+    }
+}
+
 /* A term and its meaning. */
 static void put_fact(FILE *out, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -218,7 +227,7 @@ static void put_terms(FILE *out, const eider_sass *sass)
         fputs(t.kind == EIDER_SASS_TERM ? "</b>" : "</span>", out);
         if (t.kind != EIDER_SASS_TERM) {
             fputs("  <span class=\"c\">", out);
-            put_text(out, t.opcodes);
+            put_opcodes(out, t.opcodes);
             fputs("</span>", out);
         }
         fputs("</div>\n", out);
