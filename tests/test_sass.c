@@ -402,6 +402,72 @@ static void slow_paths_are_flagged(void **state)
     eider_sass_release(sass);
 }
 
+/* A kernel around a few lines of PTX: %f1 and %f2 are loaded before, %f3 is stored behind. */
+static eider_sass *report_on_ptx(const char *body)
+{
+    char text[2048];
+    eider_kernel *kernel;
+    eider_sass *sass;
+    snprintf(text, sizeof text,
+             ".version 8.0\n.target sm_90\n.address_size 64\n"
+             ".visible .entry k(.param .u64 p)\n{\n"
+             ".reg .pred %%p<3>; .reg .f32 %%f<5>; .reg .b32 %%r<9>; .reg .b64 %%rd<5>;\n"
+             ".local .align 16 .b8 array[256];\n"
+             "ld.param.u64 %%rd1, [p];\ncvta.to.global.u64 %%rd1, %%rd1;\n"
+             "mov.u32 %%r1, %%tid.x;\nmad.wide.u32 %%rd2, %%r1, 64, %%rd1;\n"
+             "ld.global.f32 %%f1, [%%rd2];\nld.global.f32 %%f2, [%%rd2+32];\n"
+             "%s\nst.global.f32 [%%rd2+48], %%f3;\nret;\n}\n",
+             body);
+    eider_source source = {.kind = EIDER_SOURCE_PTX, .data = text, .entry = "k"};
+    eider_request request = {.source = &source, .target = "sm_90", .line_info = 1};
+    if (eider_compile(ctx, &request, &kernel) != EIDER_OK) fail_msg("%s", eider_error());
+    assert_int_equal(eider_kernel_sass(kernel, NULL, &sass), EIDER_OK);
+    eider_kernel_release(kernel);
+    return sass;
+}
+
+static void every_slow_path_has_its_flag_and_plain_code_none(void **state)
+{
+    (void)state;
+    NEED_TOOLS();
+    static const struct {
+        const char *flag, *opcode, *body;
+    } rows[] = {
+        {"", "FADD", "add.rn.f32 %f3, %f1, %f2;"},
+        {"call", "CALL", "div.rn.f32 %f3, %f1, %f2;"},
+        {"division-check", "FCHK", "div.rn.f32 %f3, %f1, %f2;"},
+        {"local-memory", "STL",
+         "mov.u64 %rd3, array;\nand.b32 %r2, %r1, 15;\nmad.wide.u32 %rd3, %r2, 4, %rd3;\n"
+         "st.local.f32 [%rd3], %f1;\nst.local.f32 [array+8], %f2;\nld.local.f32 %f3, [%rd3];"},
+        {"barrier", "BAR", "bar.sync 0;\nadd.rn.f32 %f3, %f1, %f2;"},
+        {"narrow-access", "LDG", "ld.global.u8 %r3, [%rd2+12];\ncvt.rn.f32.u32 %f3, %r3;"},
+        {"unmerged-access", "LDG", "ld.global.f32 %f4, [%rd2+4];\nfma.rn.f32 %f3, %f1, %f4, %f2;"},
+        {"unpacked-conversion", "F2FP",
+         "{ .reg .b16 %h;\ncvt.rn.bf16.f32 %h, %f1;\nmov.b32 %r3, {%h, %h};\n"
+         "xor.b32 %r3, %r3, %r1;\nmov.b32 %f3, %r3; }"},
+        {"predicated", "STG",
+         "setp.gt.f32 %p1, %f1, %f2;\nadd.rn.f32 %f3, %f1, %f2;\n"
+         "@%p1 st.global.f32 [%rd2+16], %f3;"},
+        {"unpacked-arithmetic", "MUFU",
+         "mov.b32 %r3, %f1;\ntanh.approx.f16x2 %r4, %r3;\nmov.b32 %f3, %r4;"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        eider_sass *sass = report_on_ptx(rows[i].body);
+        eider_sass_warning w, seen = {.name = ""};
+        eider_sass_instruction code = {.opcode = ""};
+        for (size_t k = 0; eider_sass_warnings(sass, k, &w); k++)
+            if (!rows[i].flag[0] || strcmp(w.name, rows[i].flag) == 0) seen = w;
+        if (strcmp(seen.name, rows[i].flag) != 0) fail_msg("%s: got '%s'", rows[i].flag, seen.name);
+        if (rows[i].flag[0]) {
+            assert_true(seen.n > 0);
+            assert_true(eider_sass_code(sass, (size_t)seen.instruction, &code));
+            if (!eider_sass_opcode_is(code.opcode, rows[i].opcode))
+                fail_msg("%s: at %s", rows[i].flag, code.opcode);
+        }
+        eider_sass_release(sass);
+    }
+}
+
 static void limits_follow_counts_and_rates(void **state)
 {
     (void)state;
@@ -734,6 +800,7 @@ int main(void)
         cmocka_unit_test(line_information_changes_no_byte),
         cmocka_unit_test(loops_over_tiles_are_the_pass),
         cmocka_unit_test(slow_paths_are_flagged),
+        cmocka_unit_test(every_slow_path_has_its_flag_and_plain_code_none),
         cmocka_unit_test(limits_follow_counts_and_rates),
         cmocka_unit_test(budgets_are_checked_claim_by_claim),
         cmocka_unit_test(differences_ignore_names_and_see_the_rest),
