@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "extent.h"
+
 #define VEC_MAX 64
 #define PARAM_BYTES_MAX 4096 /* of kernel parameters, up to PTX 8.0 */
 
@@ -26,6 +28,7 @@ struct eider_map_config eider_map_config_of(const struct eider_config *config)
 
 static int map_takes(const struct eider_graph *program)
 {
+    if (eider_extent_over_rows(program)) return 0;
     for (uint32_t i = 0; i < program->n_operands; i++)
         if (program->operands[i].kind == EIDER_OUTPUT) return 1;
     return 0;

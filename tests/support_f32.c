@@ -95,6 +95,23 @@ F32(m_cos, cosf(a))
 #define f32_result NULL
 #define f32_cast NULL
 #define f32_cast_nan NULL
+#define f32_row NULL
+#define f32_col NULL
+#define f32_cols NULL
+#define f32_pick NULL
+#define f32_sum NULL
+#define f32_mean NULL
+#define f32_prod NULL
+#define f32_rmax NULL
+#define f32_rmin NULL
+#define f32_amax NULL
+#define f32_amin NULL
+#define f32_argmax NULL
+#define f32_argmin NULL
+#define f32_logsumexp NULL
+#define f32_any NULL
+#define f32_all NULL
+#define f32_colsum NULL
 
 static float (*const f32_table[EIDER_OP_COUNT])(float a, float b, float c) = {
 #define EIDER_OP(name, arity, text, rule, doc) [EIDER_OP_##name] = f32_##name,

@@ -135,7 +135,7 @@ static void every_primitive_has_the_slope_of_its_value(void **state)
     for (int op = 0; op < EIDER_OP_COUNT; op++) {
         const struct eider_op_row *row = &eider_ops[op];
         int is_number = row->rule == EIDER_RULE_SAME || row->rule == EIDER_RULE_FLOAT;
-        if (row->arity < 1 || !is_number) continue;
+        if (row->arity < 1 || !is_number || eider_ops_over_rows((enum eider_op)op)) continue;
         const char *args = row->arity == 1 ? "x" : row->arity == 2 ? "x, y" : "x, y, z";
         char text[128];
         if (eider_ops_find(row->name) != (enum eider_op)op) fail_msg("%s", row->name);

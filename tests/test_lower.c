@@ -42,7 +42,7 @@ static struct eider_graph *all_operations(eider_dtype type, eider_dtype *dtypes)
         const eider_node *args = row->rule == EIDER_RULE_LOGIC    ? v + 3
                                  : row->rule == EIDER_RULE_SELECT ? select
                                                                   : v;
-        if (row->arity < 1) continue;
+        if (row->arity < 1 || eider_ops_over_rows((enum eider_op)op)) continue;
         int is_bool = row->rule == EIDER_RULE_BOOL || row->rule == EIDER_RULE_LOGIC;
         int is_float = type == EIDER_F64 || type == EIDER_F32;
         dtypes[g->n_operands] = is_bool                                      ? EIDER_BOOL

@@ -210,14 +210,19 @@ static const struct {
     {"o = x; x = 2", "1:8: found 'x', expected a new name: this one is an input"},
     {"x = x + 1", "1:1: found 'x', expected a new name: its value reads it as an input"},
     {"a, b = dsilu(x, b)", "1:4: found 'b', expected a new name: its value reads it as an input"},
-    {"o = sum(x)",
-     "1:5: found 'sum', expected another function; sum: reductions are not supported yet"},
-    {"o = x * row()",
-     "1:9: found 'row', expected another function; row: index values are not supported yet"},
-    {"o = pick(x, i)",
-     "1:5: found 'pick', expected another function; pick: gathers are not supported yet"},
-    {"o = max(x)",
-     "1:10: found ')', expected ',': max takes 2 arguments; reductions are not supported yet"},
+    {"o = sum()", "1:9: found ')', expected ',': sum takes 1 argument"},
+    {"o = sum(x, y)", "1:12: found 'y', expected ')': sum takes 1 argument"},
+    {"o = x * row(1)", "1:13: found '1', expected ')': row takes 0 arguments"},
+    {"o = pick(x)", "1:11: found ')', expected ',': pick takes 2 arguments"},
+    {"o = max()", "1:9: found ')', expected ',': max takes 2 arguments"},
+    {"o = hypot(x)", "1:5: found 'hypot', expected a function"},
+    {"scalar s: f32 row; o = x * s",
+     "1:15: found 'row', expected ',' or the end: only inputs are declared row or column"},
+    {"in w: f32 rows; o = x * w",
+     "1:11: found 'rows', expected an operator or the end of the statement"},
+    {"in w: col; o = x * w",
+     "1:7: found 'col', expected a type such as f32, f16, bf16, f64, e4m3, e5m2, i32, i64 or "
+     "bool"},
     {"o = exp(x, y)", "1:12: found 'y', expected ')': exp takes 1 argument"},
     {"o = exp(x,)", "1:11: found ')', expected an operand"},
     {"o = swiglu(x)", "1:13: found ')', expected all arguments of out = swiglu(x, y)"},
@@ -403,7 +408,7 @@ static void add_random(struct eider_graph *g)
             if (draw(2)) eider_graph_put(g, EIDER_OP_result, &call, 1, (uint64_t)i);
     } else if (op == EIDER_OP_cast || op == EIDER_OP_cast_nan) {
         eider_graph_put(g, op, args, 1, draw(9));
-    } else if (eider_ops[op].arity > 0) {
+    } else if (eider_ops[op].arity >= 0) {
         eider_graph_put(g, op, args, (uint32_t)eider_ops[op].arity, 0);
     } else {
         draw_literal(g);

@@ -193,48 +193,28 @@ static int complete(struct cli_operand *operand, struct cli_operands_rule rule, 
     return CLI_OK;
 }
 
-/* Widens `shape` so that `with` broadcasts into it. */
-static int broadcast(struct cli_array *shape, const struct cli_operand *with)
-{
-    const struct cli_array *other = &with->host;
-    if (other->rank > shape->rank) {
-        int32_t more = other->rank - shape->rank;
-        memmove(shape->shape + more, shape->shape, (size_t)shape->rank * sizeof shape->shape[0]);
-        for (int32_t d = 0; d < more; d++) shape->shape[d] = 1;
-        shape->rank = other->rank;
-    }
-    int32_t skip = shape->rank - other->rank;
-    for (int32_t d = 0; d < other->rank; d++) {
-        int64_t *extent = &shape->shape[skip + d];
-        if (*extent == 1) *extent = other->shape[d];
-        if (other->shape[d] == *extent || other->shape[d] == 1) continue;
-        return cli_fail(CLI_USAGE,
-                        "input '%s' has extent %lld where other inputs have %lld: the "
-                        "shapes do not broadcast",
-                        with->info.name, (long long)other->shape[d], (long long)*extent);
-    }
-    return CLI_OK;
-}
-
 /* Gives the outputs their shape and, where nobody says, the promoted type of the inputs. */
-static int shape_outputs(struct cli_operands *o)
+static int shape_outputs(const struct cli_session *s, struct cli_operands *o)
 {
-    struct cli_array all = {0};
+    eider_dtype type = EIDER_F32;
     int typed = 0;
     for (size_t i = 0; i < o->n; i++) {
-        const struct cli_operand *operand = &o->at[i];
-        if (operand->info.kind != EIDER_INPUT) continue;
-        all.type = typed ? cli_number_promote(all.type, operand->host.type) : operand->host.type;
+        const struct cli_array *host = &o->at[i].host;
+        o->tensors[i] = (eider_tensor){.rank = host->rank, .shape = host->shape};
+        if (o->at[i].info.kind != EIDER_INPUT) continue;
+        type = typed ? cli_number_promote(type, host->type) : host->type;
         typed = 1;
-        int code = broadcast(&all, operand);
-        if (code) return code;
     }
     for (size_t i = 0; i < o->n; i++) {
         struct cli_operand *operand = &o->at[i];
         if (operand->info.kind != EIDER_OUTPUT) continue;
-        operand->host = all;
-        if (operand->info.type >= 0) operand->host.type = (eider_dtype)operand->info.type;
-        int code = cli_array_size(&operand->host, operand->info.name);
+        struct cli_array *host = &operand->host;
+        eider_status status =
+            eider_program_shape(s->program, o->tensors, o->n, i, &host->rank, host->shape);
+        if (status == EIDER_SHAPE) return cli_fail(CLI_USAGE, "%s", eider_error());
+        if (status != EIDER_OK) return cli_fail_library(status);
+        host->type = operand->info.type >= 0 ? (eider_dtype)operand->info.type : type;
+        int code = cli_array_size(host, operand->info.name);
         if (code) return code;
     }
     return CLI_OK;
@@ -265,7 +245,7 @@ int cli_operands_bind(const struct cli_session *s, struct cli_operands_rule rule
         code = complete(&out->at[i], rule, input);
         input += out->at[i].info.kind == EIDER_INPUT;
     }
-    if (!code) code = shape_outputs(out);
+    if (!code) code = shape_outputs(s, out);
     for (size_t i = 0; !code && i < out->n; i++) {
         const struct cli_array *host = &out->at[i].host;
         out->tensors[i] =

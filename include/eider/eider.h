@@ -194,8 +194,9 @@ typedef struct eider_grad_options {
 /* Derives the backward program.  Its operands are the inputs and scalars of
  * `program`, then for every output `o` an input `do` with the cotangent; its
  * outputs are `dx` for every input `x` asked for, in that order, then, on
- * request, the forward outputs.  An input that broadcasts gets the gradient of
- * the full iteration space: reduce it afterwards.  Fails with EIDER_BAD_ARG for a
+ * request, the forward outputs.  An input that is declared to have one value per row
+ * or column gets a gradient of that extent; another one that broadcasts gets the
+ * gradient of the full iteration space: reduce it afterwards.  Fails with EIDER_BAD_ARG for a
  * name that is no floating-point input, and where two operands would have the
  * same name.  Caller owns *out: eider_program_release. */
 EIDER_API EIDER_CHECKED eider_status eider_program_grad(const eider_program *program,
@@ -213,6 +214,13 @@ typedef enum eider_operand_kind {
     EIDER_OUTPUT = 2
 } eider_operand_kind;
 
+/* What a value differs for. */
+typedef enum eider_extent {
+    EIDER_FULL = 0, /* every element */
+    EIDER_PER_ROW = 1,
+    EIDER_PER_COLUMN = 2
+} eider_extent;
+
 typedef struct eider_operand {
     const char *name; /* program owns */
     eider_operand_kind kind;
@@ -226,11 +234,36 @@ EIDER_API size_t eider_program_operands(const eider_program *program);
 EIDER_API EIDER_CHECKED eider_status eider_program_operand(const eider_program *program, size_t i,
                                                            eider_operand *out);
 
+/* What operand `i` has one value for: as an input is declared, as an output follows from the
+ * text.  EIDER_FULL for scalars and where there is no operand `i`. */
+EIDER_API eider_extent eider_program_extent(const eider_program *program, size_t i);
+
+/* The shape of output `i` for the inputs' shapes: `args` has one tensor per operand, of which
+ * rank and shape of inputs are read.  Inputs broadcast by NumPy's rules; an output of one value
+ * per row has 1 as its last extent, one of a value per column has the last extent only.
+ * `shape` has EIDER_RANK_MAX elements.  Fails with EIDER_SHAPE, EIDER_BAD_ARG. */
+EIDER_API EIDER_CHECKED eider_status eider_program_shape(const eider_program *program,
+                                                         const eider_tensor *args, size_t n_args,
+                                                         size_t i, int32_t *rank, int64_t *shape);
+
 /* Evaluates the program once, in double precision and independently of every
  * compiler: `in` has one value per input and scalar, `out` one per output, in
- * operand order.  Values of integer and bool operands are passed as doubles. */
+ * operand order.  Values of integer and bool operands are passed as doubles.
+ * A program over rows has one row of one element here; see eider_program_eval_rows. */
 EIDER_API EIDER_CHECKED eider_status eider_program_eval(const eider_program *program,
                                                         const double *in, double *out);
+
+/* Doubles of one operand: element (row, col) is data[row * row_stride + col * col_stride]. */
+typedef struct eider_doubles {
+    double *data;
+    int64_t row_stride, col_stride;
+} eider_doubles;
+
+/* The same for n_rows rows of n_cols elements: `operands` has one entry per operand; those of
+ * outputs are written, the others are read. */
+EIDER_API EIDER_CHECKED eider_status eider_program_eval_rows(const eider_program *program,
+                                                             int64_t n_rows, int64_t n_cols,
+                                                             const eider_doubles *operands);
 
 /* ---- Builder ------------------------------------------------------------ */
 
@@ -243,6 +276,10 @@ EIDER_API EIDER_CHECKED eider_status eider_builder_create(eider_context *ctx, ei
 
 /* Declares an input tensor.  `type` is an eider_dtype or -1 for any. */
 EIDER_API eider_value eider_builder_input(eider_builder *b, const char *name, int32_t type);
+
+/* Declares an input that has one value per row or per column. */
+EIDER_API eider_value eider_builder_input_of(eider_builder *b, const char *name, int32_t type,
+                                             eider_extent extent);
 
 /* Declares a run-time scalar. */
 EIDER_API eider_value eider_builder_scalar(eider_builder *b, const char *name, int32_t type);

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "activations.h"
+#include "extent.h"
 #include "ops.h"
 
 #define LN2 0.6931471805599453
@@ -91,9 +92,21 @@ eider_node eider_chain_whole(struct eider_chain *c, struct eider_cotangent bar)
     return eider_graph_ternary(g, EIDER_OP_select, bar.guard, value, eider_graph_number(g, 0));
 }
 
+/* `more`, summed over the row where its user has a value for every element and `node`, that it
+ * reaches, one for all of them.  Columns are summed where everything has come together: at
+ * inputs (grad.c). */
+static struct eider_cotangent gathered(struct eider_chain *c, eider_node node,
+                                       struct eider_cotangent more)
+{
+    if (!(c->used_by & ~c->bits[node] & EIDER_BY_COL)) return more;
+    eider_node whole = eider_chain_whole(c, more);
+    return (struct eider_cotangent){.core = eider_graph_unary(c->to, EIDER_OP_sum, whole)};
+}
+
 void eider_chain_add(struct eider_chain *c, eider_node node, struct eider_cotangent more)
 {
     if (!c->active[node]) return;
+    if (c->over_rows) more = gathered(c, node, more);
     struct eider_cotangent *bar = &c->bar[node];
     if (!bar->core) {
         *bar = more;
@@ -477,6 +490,86 @@ static void grad_normcdf(const struct site *s)
     give_fading(s, 0, mul(s, s->bar.core, gauss(s, ONE_OVER_SQRT_2PI, -0.5)));
 }
 
+/* ---- Over rows -------------------------------------------------------- */
+
+static eider_node place(const struct site *s)
+{
+    return eider_graph_put(s->chain->to, EIDER_OP_col, NULL, 0, 0);
+}
+
+static void grad_sum(const struct site *s)
+{
+    pass(s, 0, s->bar.core);
+}
+
+#define grad_colsum grad_sum
+
+static void grad_mean(const struct site *s)
+{
+    eider_node cols = eider_graph_put(s->chain->to, EIDER_OP_cols, NULL, 0, 0);
+    pass(s, 0, join(s, EIDER_OP_div, s->bar.core, cols));
+}
+
+/* To the first of the largest. */
+static void grad_rmax(const struct site *s)
+{
+    eider_node first =
+        apply(s, s->cell->op == EIDER_OP_rmax ? EIDER_OP_argmax : EIDER_OP_argmin, s->a);
+    give_where(s, 0, join(s, EIDER_OP_eq, place(s), first));
+}
+
+#define grad_rmin grad_rmax
+
+/* Evenly to all that are the largest. */
+static void grad_amax(const struct site *s)
+{
+    struct eider_cotangent bar = s->bar;
+    eider_node is_largest = join(s, EIDER_OP_eq, s->a, s->y);
+    eider_node one = choose(s, is_largest, number(s, 1), number(s, 0));
+    bar.core = join(s, EIDER_OP_div, bar.core, apply(s, EIDER_OP_sum, one));
+    bar.guard = both(s->chain->to, bar.guard, is_largest);
+    eider_chain_add(s->chain, s->args[0], bar);
+}
+
+#define grad_amin grad_amax
+
+/* The product of the others: y / a where no factor is 0; else only one that is 0 alone has any,
+ * the product of all but it. */
+static void grad_prod(const struct site *s)
+{
+    eider_node zero = number(s, 0), one = number(s, 1);
+    eider_node is_zero = join(s, EIDER_OP_eq, s->a, zero);
+    eider_node zeros = apply(s, EIDER_OP_sum, choose(s, is_zero, one, zero));
+    eider_node others = apply(s, EIDER_OP_prod, choose(s, is_zero, one, s->a));
+    eider_node quotient = join(s, EIDER_OP_div, s->y, choose(s, is_zero, one, s->a));
+    eider_node alone = join(s, EIDER_OP_and, is_zero, join(s, EIDER_OP_eq, zeros, one));
+    eider_node none = join(s, EIDER_OP_eq, zeros, zero);
+    eider_node slope = choose(s, none, quotient, choose(s, alone, others, zero));
+    give(s, 0, mul(s, s->bar.core, slope));
+}
+
+/* The share of each in the sum; what is -inf has none, even in a row of nothing else. */
+static void grad_logsumexp(const struct site *s)
+{
+    eider_node share = apply(s, EIDER_OP_exp, join(s, EIDER_OP_sub, s->a, s->y));
+    eider_node counts = join(s, EIDER_OP_ne, s->a, number(s, -INFINITY));
+    give_fading(s, 0, mul(s, s->bar.core, choose(s, counts, share, number(s, 0))));
+}
+
+/* To the element that was picked. */
+static void grad_pick(const struct site *s)
+{
+    struct eider_chain *c = s->chain;
+    if (!c->active[s->args[0]]) return;
+    if (c->bits[s->args[1]] & EIDER_BY_COL) {
+        eider_graph_fail(c->to, EIDER_UNSUPPORTED,
+                         "the gradient of pick where the place differs within a row would add "
+                         "to elements in any order");
+        return;
+    }
+    give_where(s, 0, join(s, EIDER_OP_eq, place(s), s->b));
+}
+
 /* ---- Calls ----------------------------------------------------------- */
 
 /* The row's gradients, each times the same cotangent. */
@@ -522,6 +615,13 @@ static void grad_call(const struct site *s)
 #define grad_or NULL
 #define grad_not NULL
 #define grad_isnan NULL
+#define grad_row NULL
+#define grad_col NULL
+#define grad_cols NULL
+#define grad_argmax NULL
+#define grad_argmin NULL
+#define grad_any NULL
+#define grad_all NULL
 /* Made after the gradient has been taken. */
 #define grad_m_tanh NULL
 #define grad_m_ex2 NULL
@@ -563,6 +663,9 @@ void eider_chain_step(struct eider_chain *c, eider_node node)
                      .y = c->value[node]};
     eider_node *operands[] = {&s.a, &s.b, &s.c};
     if (!s.bar.core || !grad_table[s.cell->op]) return;
+    enum eider_op op = (enum eider_op)s.cell->op;
+    int sees_row = eider_ops_reduces(op) || op == EIDER_OP_pick || op == EIDER_OP_colsum;
+    c->used_by = sees_row ? EIDER_BY_COL : c->bits[node];
     for (uint32_t k = 0; k < s.cell->n_args && k < 3; k++) *operands[k] = c->value[s.args[k]];
     grad_table[s.cell->op](&s);
 }

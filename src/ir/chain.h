@@ -35,12 +35,16 @@ struct eider_chain {
     uint64_t *leaves; /* the operands on which it depends, as bits */
     uint32_t *uses;   /* users, outputs included */
     uint8_t *active;  /* depends on what is differentiated, differentiably */
+    uint8_t *bits;    /* the coordinates on which it depends, see extent.h */
+    int over_rows;    /* not every value is full */
+    uint8_t used_by;  /* the coordinates for which the user that shares now has a value each */
 };
 
 /* Whether a cotangent passes through the node at all; `active` of its operands given. */
 int eider_chain_is_active(const struct eider_graph *g, const uint8_t *active, eider_node node);
 
-/* Adds to what has reached `node`; does nothing where it is not active. */
+/* Adds to what has reached `node`; does nothing where it is not active.  What is used in many
+ * places, a row's value in all of its row, gets the sum of what they give. */
 void eider_chain_add(struct eider_chain *c, eider_node node, struct eider_cotangent more);
 
 /* Gives the operands of `node` their share of its cotangent. */

@@ -2,15 +2,17 @@
  *
  * Invariant: host_<name> states what a primitive means, NaN and signed zeros included.
  * Not here: types.  Integers and bools are doubles, so integer arithmetic is exact up to
- * 2^53 and does not wrap.
+ * 2^53 and does not wrap.  What sees more than one element is in eval_rows.c.
  */
-#include "passes.h"
+#include "eval.h"
 
 #include <float.h>
 #include <math.h>
 
 #include "activations.h"
+#include "extent.h"
 #include "ops.h"
+#include "passes.h"
 
 /* ---- The primitives, in the order of ops.def ------------------------------ */
 
@@ -116,6 +118,25 @@ HOST1(m_cos, cos(a))
 #define host_cast NULL
 #define host_cast_nan NULL
 
+/* Over rows: see eval_rows.c. */
+#define host_row NULL
+#define host_col NULL
+#define host_cols NULL
+#define host_pick NULL
+#define host_sum NULL
+#define host_mean NULL
+#define host_prod NULL
+#define host_rmax NULL
+#define host_rmin NULL
+#define host_amax NULL
+#define host_amin NULL
+#define host_argmax NULL
+#define host_argmin NULL
+#define host_logsumexp NULL
+#define host_any NULL
+#define host_all NULL
+#define host_colsum NULL
+
 static double (*const host_table[EIDER_OP_COUNT])(const double *v) = {
 #define EIDER_OP(name, arity, text, rule, doc) [EIDER_OP_##name] = host_##name,
 #include "ops.def"
@@ -180,32 +201,59 @@ double eider_round_to(double value, eider_dtype type, int saturate)
 
 /* ---- A graph ------------------------------------------------------------ */
 
-static double value_of(const struct eider_graph *g, eider_node id, const double *values,
-                       const double *in)
+double eider_eval_maximum(double a, double b)
 {
-    const struct eider_cell *cell = &g->cells[id];
-    const eider_node *args = eider_graph_args(g, id);
-    double v[3] = {0};
+    return maximum(a, b);
+}
+
+double eider_eval_cell(const struct eider_cell *cell, const double *v)
+{
     switch (cell->op) {
-    case EIDER_OP_input:
-    case EIDER_OP_scalar:
-        return in[cell->payload];
     case EIDER_OP_number:
         return eider_cell_number(cell);
     case EIDER_OP_integer:
         return (double)(int64_t)cell->payload;
     case EIDER_OP_cast:
     case EIDER_OP_cast_nan:
-        return eider_round_to(values[args[0]], (eider_dtype)cell->payload,
-                              cell->op == EIDER_OP_cast);
+        return eider_round_to(v[0], (eider_dtype)cell->payload, cell->op == EIDER_OP_cast);
     default:
-        for (uint32_t k = 0; k < cell->n_args; k++) v[k] = values[args[k]];
         return host_table[cell->op](v);
     }
 }
 
+static double value_of(const struct eider_graph *g, eider_node id, const double *values,
+                       const double *in)
+{
+    const struct eider_cell *cell = &g->cells[id];
+    const eider_node *args = eider_graph_args(g, id);
+    double v[3] = {0};
+    if (cell->op == EIDER_OP_input || cell->op == EIDER_OP_scalar) return in[cell->payload];
+    for (uint32_t k = 0; k < cell->n_args && k < 3; k++) v[k] = values[args[k]];
+    return eider_eval_cell(cell, v);
+}
+
+/* One row of one element. */
+static eider_status eval_row(const struct eider_graph *g, const double *in, double *out)
+{
+    struct eider_doubles *operands =
+        eider_mem_zero(&g->allocator, g->n_operands * sizeof *operands);
+    double *values = eider_mem_zero(&g->allocator, g->n_operands * sizeof *values);
+    eider_status status = operands && values ? EIDER_OK : EIDER_OOM;
+    for (uint32_t i = 0; i < g->n_operands && status == EIDER_OK; i++) {
+        if (g->operands[i].kind != EIDER_OUTPUT) values[i] = in[i];
+        operands[i].data = &values[i];
+    }
+    if (status == EIDER_OK) status = eider_eval_rows(g, 1, 1, operands);
+    for (uint32_t i = 0; i < g->n_operands && status == EIDER_OK; i++)
+        if (g->operands[i].kind == EIDER_OUTPUT) *out++ = values[i];
+    eider_mem_free(&g->allocator, operands);
+    eider_mem_free(&g->allocator, values);
+    return status;
+}
+
 static eider_status eval_expanded(const struct eider_graph *g, const double *in, double *out)
 {
+    if (eider_extent_over_rows(g)) return eval_row(g, in, out);
     double *values = eider_mem_alloc(&g->allocator, g->n_cells * sizeof *values);
     if (!values) return EIDER_OOM;
     for (eider_node id = 1; id < g->n_cells; id++) values[id] = value_of(g, id, values, in);

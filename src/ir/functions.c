@@ -6,19 +6,10 @@
 #include "activations.h"
 #include "ops.h"
 
-static const struct {
-    const char *name, *what;
-} planned[] = {
-    {"sum", "reductions"},  {"mean", "reductions"},   {"amax", "reductions"},
-    {"prod", "reductions"}, {"argmax", "reductions"}, {"logsumexp", "reductions"},
-    {"pick", "gathers"},    {"row", "index values"},  {"col", "index values"},
-};
-
-const char *eider_functions_planned(const char *name)
+enum eider_op eider_functions_of(enum eider_op op, uint32_t n_args)
 {
-    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
-        if (strcmp(planned[i].name, name) == 0) return planned[i].what;
-    return NULL;
+    if (n_args != 1) return op;
+    return op == EIDER_OP_max ? EIDER_OP_rmax : op == EIDER_OP_min ? EIDER_OP_rmin : op;
 }
 
 int eider_functions_find(const char *name, struct eider_function *out)

@@ -15,8 +15,8 @@ int eider_functions_find(const char *name, struct eider_function *out);
 /* The name at most two edits away, or NULL. */
 const char *eider_functions_nearest(const char *name);
 
-/* What a function that is named in the language but missing here belongs to
- * ("reductions"), or NULL. */
-const char *eider_functions_planned(const char *name);
+/* The operation that `n_args` arguments make of one: max and min of one argument are those of
+ * its row. */
+enum eider_op eider_functions_of(enum eider_op op, uint32_t n_args);
 
 #endif

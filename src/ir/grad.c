@@ -12,6 +12,7 @@
 
 #include "activations.h"
 #include "chain.h"
+#include "extent.h"
 #include "parse.h"
 
 /* Which inputs are differentiated, as indices of operands, in the order of the results. */
@@ -189,9 +190,10 @@ static void declare_inputs(struct eider_chain *c)
 {
     for (uint32_t i = 0; i < n_leaves(c->from); i++) {
         const struct eider_graph_operand *operand = &c->from->operands[i];
-        c->value[operand->node] = operand->kind == EIDER_INPUT
-                                      ? eider_graph_input(c->to, operand->name, operand->type)
-                                      : eider_graph_scalar(c->to, operand->name, operand->type);
+        c->value[operand->node] =
+            operand->kind == EIDER_INPUT
+                ? eider_graph_input_of(c->to, operand->name, operand->type, operand->extent)
+                : eider_graph_scalar(c->to, operand->name, operand->type);
     }
 }
 
@@ -201,8 +203,10 @@ static void declare_cotangents(struct eider_chain *c)
         const struct eider_graph_operand *operand = &c->from->operands[i];
         char name[EIDER_NAME_BYTES + 1];
         derived_name(c->to, operand, "cotangent", name);
+        eider_extent extent = eider_extent_of_output(c->from, i, c->bits);
         eider_node leaf =
-            eider_graph_input(c->to, name, is_float(operand->type) ? operand->type : -1);
+            eider_graph_input_of(c->to, name, is_float(operand->type) ? operand->type : -1, extent);
+        c->used_by = eider_extent_bits(extent);
         if (is_float(operand->type))
             eider_chain_add(c, operand->node, (struct eider_cotangent){.core = leaf});
     }
@@ -216,7 +220,11 @@ static void declare_gradients(struct eider_chain *c, const struct wishes *wishes
         char name[EIDER_NAME_BYTES + 1];
         derived_name(c->to, operand, "gradient", name);
         if (!value) value = eider_graph_number(c->to, 0);
-        eider_graph_output(c->to, name, value, operand->type);
+        if (operand->extent == EIDER_PER_COLUMN)
+            value = eider_graph_unary(c->to, EIDER_OP_colsum, value);
+        if (eider_graph_output(c->to, name, value, operand->type))
+            c->to->operands[c->to->n_operands - 1].is_full =
+                c->over_rows && operand->extent == EIDER_FULL;
     }
 }
 
@@ -271,6 +279,8 @@ static void derive(struct eider_chain *c, const struct wishes *wishes)
     mark_active(c->from, wishes, c->active);
     count_uses(c->from, c->uses);
     find_leaves(c->from, c->leaves);
+    eider_extent_infer(c->from, c->bits);
+    c->over_rows = eider_extent_over_rows(c->from);
     declare_inputs(c);
     declare_cotangents(c);
     for (eider_node id = 1; id < c->from->n_cells; id++) copy_forward(c, id);
@@ -278,12 +288,32 @@ static void derive(struct eider_chain *c, const struct wishes *wishes)
     declare_gradients(c, wishes);
 }
 
+/* Where the value has every element anyway, the output need not say so. */
+static eider_status drop_full(struct eider_graph *g)
+{
+    uint8_t *bits = eider_mem_alloc(&g->allocator, g->n_cells);
+    if (!bits) return EIDER_OOM;
+    eider_extent_infer(g, bits);
+    for (uint32_t i = 0; i < g->n_operands; i++) {
+        if (!g->operands[i].is_full) continue;
+        g->operands[i].is_full = 0;
+        g->operands[i].is_full = eider_extent_of_output(g, i, bits) != EIDER_FULL;
+    }
+    eider_mem_free(&g->allocator, bits);
+    return EIDER_OK;
+}
+
 static eider_status prune_and_simplify(const struct eider_graph *from, struct eider_graph **out)
 {
-    struct eider_graph *live;
+    struct eider_graph *live, *simple = NULL;
     EIDER_TRY(eider_graph_copy(from, &live));
-    eider_status status = eider_simplify(live, out);
+    eider_status status = eider_simplify(live, &simple);
     eider_graph_destroy(live);
+    if (status == EIDER_OK) status = drop_full(simple);
+    if (status == EIDER_OK)
+        *out = simple;
+    else
+        eider_graph_destroy(simple);
     return status;
 }
 
@@ -297,8 +327,9 @@ static eider_status room(struct eider_chain *c, struct eider_arena *arena)
     c->leaves = eider_arena_alloc(arena, n * sizeof *c->leaves);
     c->uses = eider_arena_alloc(arena, n * sizeof *c->uses);
     c->active = eider_arena_alloc(arena, n);
-    return c->value && c->backward && c->bar && c->leaves && c->uses && c->active ? EIDER_OK
-                                                                                  : EIDER_OOM;
+    c->bits = eider_arena_alloc(arena, n);
+    int has_all = c->value && c->backward && c->bar && c->leaves && c->uses && c->active && c->bits;
+    return has_all ? EIDER_OK : EIDER_OOM;
 }
 
 static eider_status grad_flat(const struct eider_graph *flat, const struct wishes *wishes,

@@ -242,6 +242,14 @@ eider_node eider_graph_input(struct eider_graph *g, const char *name, int32_t ty
     return declare_leaf(g, name, EIDER_INPUT, type, EIDER_OP_input);
 }
 
+eider_node eider_graph_input_of(struct eider_graph *g, const char *name, int32_t type,
+                                eider_extent extent)
+{
+    eider_node leaf = eider_graph_input(g, name, type);
+    if (leaf) g->operands[g->n_operands - 1].extent = extent;
+    return leaf;
+}
+
 eider_node eider_graph_scalar(struct eider_graph *g, const char *name, int32_t type)
 {
     return declare_leaf(g, name, EIDER_SCALAR, type, EIDER_OP_scalar);
@@ -343,8 +351,10 @@ struct eider_hash eider_graph_hash(const struct eider_graph *g)
         const struct eider_graph_operand *operand = &g->operands[i];
         XXH128_hash_t name = XXH3_128bits(operand->name, strlen(operand->name));
         XXH128_hash_t node = known[operand->node];
-        uint64_t parts[] = {hash.low,    hash.high,     name.low64,
-                            name.high64, operand->kind, (uint64_t)operand->type,
+        uint64_t kind = (uint64_t)operand->kind | (uint64_t)operand->extent << 8 |
+                        (uint64_t)operand->is_full << 16;
+        uint64_t parts[] = {hash.low,    hash.high,  name.low64,
+                            name.high64, kind,       (uint64_t)operand->type,
                             node.low64,  node.high64};
         XXH128_hash_t next = XXH3_128bits(parts, sizeof parts);
         hash = (struct eider_hash){next.low64, next.high64};
@@ -373,8 +383,8 @@ static int same_operands(const struct eider_graph *a, const struct eider_graph *
     if (a->n_operands != b->n_operands) return 0;
     for (uint32_t i = 0; i < a->n_operands; i++) {
         const struct eider_graph_operand *x = &a->operands[i], *y = &b->operands[i];
-        if (x->kind != y->kind || x->type != y->type || strcmp(x->name, y->name) != 0 ||
-            map[x->node] != y->node)
+        if (x->kind != y->kind || x->type != y->type || x->extent != y->extent ||
+            x->is_full != y->is_full || strcmp(x->name, y->name) != 0 || map[x->node] != y->node)
             return 0;
     }
     return 1;

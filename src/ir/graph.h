@@ -39,8 +39,10 @@ _Static_assert(sizeof(struct eider_cell) == 16, "four cells fit a cache line");
 struct eider_graph_operand {
     char name[EIDER_NAME_BYTES];
     eider_operand_kind kind;
-    int32_t type;    /* an eider_dtype, or -1 for any */
-    eider_node node; /* the leaf of an input or scalar; what an output stores */
+    int32_t type;        /* an eider_dtype, or -1 for any */
+    eider_extent extent; /* of an input: what it is declared to have one value for */
+    int32_t is_full;     /* an output that has every element, whatever its value differs for */
+    eider_node node;     /* the leaf of an input or scalar; what an output stores */
 };
 
 struct eider_graph {
@@ -80,6 +82,9 @@ eider_node eider_graph_ternary(struct eider_graph *g, enum eider_op op, eider_no
 /* Declares an operand.  Names are unique ([A-Za-z_][A-Za-z0-9_]*), at most 63 bytes.
  * Returns the leaf, or 0 after a failure; an output returns its node. */
 eider_node eider_graph_input(struct eider_graph *g, const char *name, int32_t type);
+/* The same for an input of one value per row or per column. */
+eider_node eider_graph_input_of(struct eider_graph *g, const char *name, int32_t type,
+                                eider_extent extent);
 eider_node eider_graph_scalar(struct eider_graph *g, const char *name, int32_t type);
 eider_node eider_graph_output(struct eider_graph *g, const char *name, eider_node value,
                               int32_t type);

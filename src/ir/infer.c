@@ -134,6 +134,29 @@ static eider_status infer_cast(struct inference *in, eider_node id)
     return EIDER_OK;
 }
 
+static eider_status infer_pick(struct inference *in, eider_node id)
+{
+    const eider_node *args = eider_graph_args(in->g, id);
+    uint8_t place = in->types[args[1]];
+    if (!is_integer(place) && place != WEAK_INTEGER)
+        return mismatch(in, id, "the place in the row is an integer");
+    in->types[id] = in->types[args[0]];
+    return EIDER_OK;
+}
+
+static eider_status infer_place(struct inference *in, eider_node id)
+{
+    in->types[id] = in->g->cells[id].op == EIDER_OP_row ? EIDER_V_I64 : EIDER_V_I32;
+    return EIDER_OK;
+}
+
+static eider_status infer_index(struct inference *in, eider_node id)
+{
+    if (count_bools(in, id, 0)) return mismatch(in, id, no_bools);
+    in->types[id] = EIDER_V_I32;
+    return EIDER_OK;
+}
+
 static eider_status infer_leaf(struct inference *in, eider_node id)
 {
     const struct eider_cell *cell = &in->g->cells[id];
@@ -159,7 +182,8 @@ static eider_status (*const rules[])(struct inference *in, eider_node id) = {
     [EIDER_RULE_LEAF] = infer_leaf,    [EIDER_RULE_SAME] = infer_number,
     [EIDER_RULE_FLOAT] = infer_number, [EIDER_RULE_BOOL] = infer_number,
     [EIDER_RULE_LOGIC] = infer_logic,  [EIDER_RULE_SELECT] = infer_select,
-    [EIDER_RULE_CAST] = infer_cast,
+    [EIDER_RULE_CAST] = infer_cast,    [EIDER_RULE_PICK] = infer_pick,
+    [EIDER_RULE_PLACE] = infer_place,  [EIDER_RULE_INDEX] = infer_index,
 };
 
 /* ---- Backward ------------------------------------------------------------- */
@@ -178,9 +202,10 @@ static void want_operands(struct inference *in, eider_node id, uint8_t *wanted)
     const eider_node *args = eider_graph_args(in->g, id);
     enum eider_type_rule rule = eider_ops[cell->op].rule;
     uint8_t type = in->types[id];
-    if (rule == EIDER_RULE_BOOL) type = promoted(in, id, 0);
+    uint32_t n = rule == EIDER_RULE_PICK ? 1 : cell->n_args; /* a place is never widened */
+    if (rule == EIDER_RULE_BOOL || rule == EIDER_RULE_INDEX) type = promoted(in, id, 0);
     if (rule == EIDER_RULE_LOGIC || rule == EIDER_RULE_LEAF || type == EIDER_V_BOOL) return;
-    for (uint32_t k = 0; k < cell->n_args; k++)
+    for (uint32_t k = 0; k < n; k++)
         if (is_weak(in->types[args[k]])) want(wanted, args[k], type);
 }
 

@@ -37,6 +37,8 @@ struct eider_symbol {
     size_t length;
     eider_node node; /* 0: a declared output that is not assigned yet */
     int32_t type;
+    eider_extent extent; /* of an input */
+    int is_full;         /* an output */
     enum eider_symbol_kind kind;
     int read;
 };

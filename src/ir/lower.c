@@ -327,6 +327,24 @@ static pack emit_select(const struct node *n)
 #define emit_result NULL
 #define emit_cast NULL
 #define emit_cast_nan NULL
+/* Over rows: what a template does around the elements. */
+#define emit_row NULL
+#define emit_col NULL
+#define emit_cols NULL
+#define emit_pick NULL
+#define emit_sum NULL
+#define emit_mean NULL
+#define emit_prod NULL
+#define emit_rmax NULL
+#define emit_rmin NULL
+#define emit_amax NULL
+#define emit_amin NULL
+#define emit_argmax NULL
+#define emit_argmin NULL
+#define emit_logsumexp NULL
+#define emit_any NULL
+#define emit_all NULL
+#define emit_colsum NULL
 
 static pack (*const emit_table[EIDER_OP_COUNT])(const struct node *n) = {
 #define EIDER_OP(name, arity, text, rule, doc) [EIDER_OP_##name] = emit_##name,

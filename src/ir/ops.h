@@ -14,7 +14,10 @@ enum eider_type_rule {
     EIDER_RULE_BOOL,
     EIDER_RULE_LOGIC,
     EIDER_RULE_SELECT,
-    EIDER_RULE_CAST
+    EIDER_RULE_CAST,
+    EIDER_RULE_PICK,
+    EIDER_RULE_PLACE,
+    EIDER_RULE_INDEX
 };
 
 struct eider_op_row {
@@ -24,6 +27,18 @@ struct eider_op_row {
 };
 
 extern const struct eider_op_row eider_ops[EIDER_OP_COUNT];
+
+/* Whether the operation makes one value of a row: sum ... all. */
+static inline int eider_ops_reduces(enum eider_op op)
+{
+    return op >= EIDER_OP_sum && op <= EIDER_OP_all;
+}
+
+/* Whether it sees more than the element it is computed for: row ... colsum. */
+static inline int eider_ops_over_rows(enum eider_op op)
+{
+    return op >= EIDER_OP_row && op <= EIDER_OP_colsum;
+}
 
 /* The operation of that name ("mul", "select"), or EIDER_OP_poison. */
 enum eider_op eider_ops_find(const char *name);

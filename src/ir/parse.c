@@ -44,7 +44,7 @@ static eider_node declare_leaf(struct eider_parser *p, struct eider_symbol *s)
     char name[EIDER_NAME_BYTES];
     copy_name(name, s->at, s->length);
     s->node = s->kind == EIDER_SYMBOL_SCALAR ? eider_graph_scalar(p->g, name, s->type)
-                                             : eider_graph_input(p->g, name, s->type);
+                                             : eider_graph_input_of(p->g, name, s->type, s->extent);
     return s->node;
 }
 
@@ -79,12 +79,8 @@ struct callee {
 static void fail_unknown(struct eider_parser *p, const char *name)
 {
     char expected[160];
-    const char *planned = eider_functions_planned(name);
     const char *near = eider_functions_nearest(name);
-    if (planned)
-        snprintf(expected, sizeof expected, "another function; %s: %s are not supported yet", name,
-                 planned);
-    else if (near)
+    if (near)
         snprintf(expected, sizeof expected, "a function; did you mean '%s'?", near);
     else
         snprintf(expected, sizeof expected, "a function");
@@ -189,16 +185,16 @@ static eider_node call_op(struct eider_parser *p, const struct callee *f)
     eider_node args[EIDER_CALL_ARGS_MAX] = {0};
     uint32_t arity = (uint32_t)eider_ops[f->is.op].arity;
     uint32_t n = arguments(p, f, arity, args);
+    enum eider_op op = eider_functions_of(f->is.op, n);
     if (eider_lex_failed(p)) return 0;
-    if (n < arity) {
+    if (op == f->is.op && n < arity) {
         char expected[160];
-        int reduces = n == 1 && (f->is.op == EIDER_OP_max || f->is.op == EIDER_OP_min);
-        snprintf(expected, sizeof expected, "',': %s takes %u argument%s%s", f->name, arity,
-                 arity == 1 ? "" : "s", reduces ? "; reductions are not supported yet" : "");
+        snprintf(expected, sizeof expected, "',': %s takes %u argument%s", f->name, arity,
+                 arity == 1 ? "" : "s");
         return eider_lex_fail(p, expected);
     }
     eider_lex_expect(p, ")", "')'");
-    return eider_graph_put(p->g, f->is.op, args, arity, 0);
+    return eider_graph_put(p->g, op, args, n, 0);
 }
 
 /* Gives the results of a call node, adding the `result` nodes that it needs. */
@@ -384,7 +380,24 @@ static eider_node expression(struct eider_parser *p)
 
 /* ---- Statements ----------------------------------------------------------- */
 
-/* in gate: bf16, up */
+/* An input has one value per row or column where it says so, an output every element. */
+static int extent(struct eider_parser *p, struct eider_symbol *s)
+{
+    static const char *const words[] = {"full", "row", "column"};
+    int word = 0;
+    while (word < 3 && !eider_lex_is(p, words[word])) word++;
+    if (word == 3) return 0;
+    if (s->kind != (word ? EIDER_SYMBOL_INPUT : EIDER_SYMBOL_OUTPUT))
+        eider_lex_fail(p, word ? "',' or the end: only inputs are declared row or column"
+                               : "',' or the end: only outputs are declared full");
+    else
+        eider_lex_advance(p);
+    s->extent = (eider_extent)word;
+    s->is_full = !word;
+    return 1;
+}
+
+/* in gate: bf16, up, weight: f32 column */
 static void declaration(struct eider_parser *p, enum eider_symbol_kind kind)
 {
     do {
@@ -397,7 +410,10 @@ static void declaration(struct eider_parser *p, enum eider_symbol_kind kind)
         struct eider_symbol *s = eider_scope_add(p, p->token.at, p->token.length, kind);
         if (!s) return;
         eider_lex_advance(p);
-        if (eider_lex_accept(p, ":")) s->type = type_name(p);
+        if (eider_lex_accept(p, ":") && !extent(p, s)) {
+            s->type = type_name(p);
+            extent(p, s);
+        }
         if (!eider_lex_failed(p) && kind != EIDER_SYMBOL_OUTPUT) declare_leaf(p, s);
     } while (!eider_lex_failed(p) && eider_lex_is(p, ","));
 }
@@ -518,6 +534,7 @@ static void add_outputs(struct eider_parser *p)
         }
         copy_name(name, s->at, s->length);
         eider_graph_output(p->g, name, s->node, s->type);
+        if (!eider_lex_failed(p)) p->g->operands[p->g->n_operands - 1].is_full = s->is_full;
         n++;
     }
     if (n == 0) eider_lex_fail(p, "an assignment");

@@ -36,6 +36,10 @@ eider_status eider_grad(const struct eider_graph *from, const char *const *wrt, 
  * cast rounds as the storage type would (from double, once).  Works on calls, too. */
 eider_status eider_eval(const struct eider_graph *g, const double *in, double *out);
 
+/* The same for rows, in an expanded graph: operands as eider_program_eval_rows takes them. */
+eider_status eider_eval_rows(const struct eider_graph *g, int64_t n_rows, int64_t n_cols,
+                             const struct eider_doubles *operands);
+
 /* Rounds a double to a storage type and back: nearest even; `saturate` for fp8 overflow. */
 double eider_round_to(double value, eider_dtype type, int saturate);
 

@@ -278,7 +278,7 @@ static void note_output(struct printer *p, uint32_t i, uint32_t *next)
 {
     const struct eider_graph *g = p->g;
     while (*next < g->n_operands && g->operands[*next].kind != EIDER_OUTPUT) ++*next;
-    if (*next != i || g->operands[i].type != -1) p->declare_outputs = 1;
+    if (*next != i || g->operands[i].type != -1 || g->operands[i].is_full) p->declare_outputs = 1;
     ++*next;
 }
 
@@ -335,7 +335,7 @@ static int needs_inputs(const struct printer *p)
     uint32_t i = 0;
     for (; i < p->g->n_operands && p->g->operands[i].kind != EIDER_OUTPUT; i++) {
         const struct eider_graph_operand *o = &p->g->operands[i];
-        if (o->kind == EIDER_SCALAR || o->type != -1) return 1;
+        if (o->kind == EIDER_SCALAR || o->type != -1 || o->extent != EIDER_FULL) return 1;
         if (i >= p->n_order || p->order[i] != i) return 1;
     }
     return 0;
@@ -344,6 +344,7 @@ static int needs_inputs(const struct printer *p)
 static void declare(const struct printer *p, struct eider_text *out)
 {
     static const char *const words[] = {"in", "scalar", "out"};
+    static const char *const extents[] = {"", " row", " column"};
     int inputs = needs_inputs(p), before = -1;
     for (uint32_t i = 0; i < p->g->n_operands; i++) {
         const struct eider_graph_operand *o = &p->g->operands[i];
@@ -355,7 +356,9 @@ static void declare(const struct printer *p, struct eider_text *out)
             eider_text_add(out, "%s%s ", before < 0 ? "" : "\n", words[kind]);
         before = kind;
         eider_text_add(out, "%s", o->name);
-        if (o->type != -1) eider_text_add(out, ": %s", eider_dtype_name((eider_dtype)o->type));
+        if (o->type != -1 || o->extent || o->is_full) eider_text_add(out, ":");
+        if (o->type != -1) eider_text_add(out, " %s", eider_dtype_name((eider_dtype)o->type));
+        eider_text_add(out, "%s", o->is_full ? " full" : extents[o->extent]);
     }
     if (before >= 0) eider_text_add(out, "\n");
 }

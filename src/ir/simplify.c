@@ -107,6 +107,12 @@ static uint32_t types_of(const struct fold *f, eider_node node)
         return set == TYPE(F32) && (f->types[args[0]] & TYPE(F64)) ? FLOATS : set;
     case EIDER_RULE_SELECT:
         return promoted(f->types[args[1]], f->types[args[2]]);
+    case EIDER_RULE_PICK:
+        return f->types[args[0]];
+    case EIDER_RULE_PLACE:
+        return cell->op == EIDER_OP_row ? TYPE(I64) : TYPE(I32);
+    case EIDER_RULE_INDEX:
+        return TYPE(I32);
     case EIDER_RULE_SAME:
     case EIDER_RULE_FLOAT:
         for (uint32_t k = 0; k < cell->n_args; k++) set = promoted(set, f->types[args[k]]);

@@ -65,6 +65,20 @@ eider_value eider_builder_input(eider_builder *b, const char *name, int32_t type
     return b ? done(b, eider_graph_input(b->graph, name, type)) : 0;
 }
 
+static eider_node input_of(eider_builder *b, const char *name, int32_t type, eider_extent extent)
+{
+    if (extent < EIDER_FULL || extent > EIDER_PER_COLUMN)
+        return eider_graph_fail(b->graph, EIDER_BAD_ARG, "'%.80s': extent %d is none",
+                                name ? name : "", (int)extent);
+    return eider_graph_input_of(b->graph, name, type, extent);
+}
+
+eider_value eider_builder_input_of(eider_builder *b, const char *name, int32_t type,
+                                   eider_extent extent)
+{
+    return b ? done(b, input_of(b, name, type, extent)) : 0;
+}
+
 eider_value eider_builder_scalar(eider_builder *b, const char *name, int32_t type)
 {
     return b ? done(b, eider_graph_scalar(b->graph, name, type)) : 0;
@@ -107,6 +121,7 @@ static eider_node call(eider_builder *b, const char *function, const eider_value
     if (!eider_functions_find(function, &f) || eider_ops[f.op].rule == EIDER_RULE_CAST)
         return eider_graph_fail(g, EIDER_BAD_ARG, "there is no function '%.80s'", function);
     if (!f.op) return call_activation(g, f.row, args, (uint32_t)n_args);
+    f.op = eider_functions_of(f.op, (uint32_t)n_args);
     if (n_args != (size_t)eider_ops[f.op].arity)
         return eider_graph_fail(g, EIDER_BAD_ARG, "arguments given to %s: %zu, it takes %d",
                                 function, n_args, eider_ops[f.op].arity);

@@ -139,7 +139,9 @@ static eider_status plan_program(struct eider_plan *plan)
     if (!request->args && request->n_args)
         return eider_fail(EIDER_BAD_ARG, "the request has no args");
     plan->shape = eider_template_for(plan->graph);
-    if (!plan->shape) return eider_fail(EIDER_UNSUPPORTED, "no template takes this program");
+    if (!plan->shape)
+        return eider_fail(EIDER_UNSUPPORTED, "no template takes this program: kernels of programs "
+                                             "over rows (sum, pick, row, ...) are not there yet");
     EIDER_TRY(
         plan->shape->layout(plan->graph, request->args, request->any_layout != 0, &plan->layout));
     plan->config = eider_config_unset();

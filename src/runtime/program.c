@@ -6,11 +6,30 @@
 #include "activations.h"
 #include "arithmetic.h"
 #include "context.h"
+#include "extent.h"
 #include "parse.h"
 #include "passes.h"
 #include "stack.h"
 
 static _Atomic uint64_t n_programs;
+
+static eider_extent extent_of(const struct eider_graph *g, size_t i, const uint8_t *bits)
+{
+    const struct eider_graph_operand *operand = &g->operands[i];
+    return operand->kind == EIDER_OUTPUT ? eider_extent_of_output(g, (uint32_t)i, bits)
+                                         : operand->extent;
+}
+
+static eider_status find_extents(eider_program *program)
+{
+    const struct eider_graph *g = program->expanded;
+    uint8_t *bits = eider_mem_alloc(&program->allocator, g->n_cells);
+    if (!bits) return EIDER_OOM;
+    eider_extent_infer(g, bits);
+    for (uint32_t i = 0; i < g->n_operands; i++) program->extents[i] = extent_of(g, i, bits);
+    eider_mem_free(&program->allocator, bits);
+    return EIDER_OK;
+}
 
 eider_status eider_program_create(struct eider_graph *graph, eider_program **out)
 {
@@ -25,6 +44,8 @@ eider_status eider_program_create(struct eider_graph *graph, eider_program **out
     program->id = atomic_fetch_add_explicit(&n_programs, 1, memory_order_relaxed);
     eider_status status = eider_print(graph, &program->text);
     if (status == EIDER_OK) status = eider_activation_expand(graph, &program->expanded);
+    if (status == EIDER_OK) status = eider_extent_check(program->expanded);
+    if (status == EIDER_OK) status = find_extents(program);
     if (status == EIDER_OK)
         *out = program;
     else
@@ -124,4 +145,83 @@ eider_status eider_program_eval(const eider_program *program, const double *in, 
     eider_status status = eider_eval(program->expanded, in, out);
     eider_arithmetic_leave(&host);
     return status;
+}
+
+eider_status eider_program_eval_rows(const eider_program *program, int64_t n_rows, int64_t n_cols,
+                                     const eider_doubles *operands)
+{
+    if (!program || !operands)
+        return eider_fail(EIDER_BAD_ARG, "eider_program_eval_rows: an argument is NULL");
+    for (uint32_t i = 0; i < program->graph->n_operands; i++)
+        if (!operands[i].data)
+            return eider_fail(EIDER_BAD_ARG, "eider_program_eval_rows: '%s' has no data",
+                              program->graph->operands[i].name);
+    return eider_eval_rows(program->expanded, n_rows, n_cols, operands);
+}
+
+/* ---- Extents and shapes ----------------------------------------------------- */
+
+eider_extent eider_program_extent(const eider_program *program, size_t i)
+{
+    return program && i < program->graph->n_operands ? program->extents[i] : EIDER_FULL;
+}
+
+/* Adds an input's extents to the space. */
+static eider_status meet(const char *name, const eider_tensor *arg, eider_extent extent,
+                         int32_t rank, int64_t *space)
+{
+    int per_row = extent == EIDER_PER_ROW && arg->rank < rank;
+    int first = extent == EIDER_PER_ROW ? arg->rank - !per_row : 0;
+    int last = extent == EIDER_PER_COLUMN ? arg->rank - 1 : arg->rank;
+    for (int32_t d = 0; d < arg->rank; d++)
+        if (extent != EIDER_FULL && (extent == EIDER_PER_ROW ? d >= first : d < last) &&
+            arg->shape[d] != 1)
+            return eider_fail(EIDER_SHAPE,
+                              "input '%s' is declared to have one value per %s; its extent in "
+                              "dimension %d is %lld",
+                              name, extent == EIDER_PER_ROW ? "row" : "column", (int)d,
+                              (long long)arg->shape[d]);
+    for (int32_t d = 0; d < arg->rank; d++) {
+        int32_t at = rank - arg->rank + d - per_row;
+        int64_t own = arg->shape[d];
+        if (own == 1 || space[at] == own) continue;
+        if (space[at] != 1 || own < 0)
+            return eider_fail(EIDER_SHAPE,
+                              "input '%s' has extent %lld where other inputs have %lld: the shapes "
+                              "do not broadcast",
+                              name, (long long)own, (long long)space[at]);
+        space[at] = own;
+    }
+    return EIDER_OK;
+}
+
+eider_status eider_program_shape(const eider_program *program, const eider_tensor *args,
+                                 size_t n_args, size_t i, int32_t *rank, int64_t *shape)
+{
+    int64_t space[EIDER_RANK_MAX];
+    int32_t n = 0;
+    if (!program || !args || !rank || !shape)
+        return eider_fail(EIDER_BAD_ARG, "eider_program_shape: an argument is NULL");
+    const struct eider_graph *g = program->graph;
+    if (n_args != g->n_operands || i >= n_args || g->operands[i].kind != EIDER_OUTPUT)
+        return eider_fail(EIDER_BAD_ARG,
+                          "eider_program_shape: output %zu of %zu operands; the program has %u", i,
+                          n_args, g->n_operands);
+    for (size_t k = 0; k < n_args; k++) {
+        if (g->operands[k].kind != EIDER_INPUT) continue;
+        if (args[k].rank < 0 || args[k].rank > EIDER_RANK_MAX || (args[k].rank && !args[k].shape))
+            return eider_fail(EIDER_SHAPE, "input '%s' has rank %d and %s shape",
+                              g->operands[k].name, (int)args[k].rank, args[k].shape ? "a" : "no");
+        if (args[k].rank > n) n = args[k].rank;
+    }
+    for (int32_t d = 0; d < n; d++) space[d] = 1;
+    for (size_t k = 0; k < n_args; k++)
+        if (g->operands[k].kind == EIDER_INPUT)
+            EIDER_TRY(meet(g->operands[k].name, &args[k], program->extents[k], n, space));
+    eider_extent extent = program->extents[i];
+    int32_t first = extent == EIDER_PER_COLUMN && n > 0 ? n - 1 : 0;
+    if (extent == EIDER_PER_ROW && n > 0) space[n - 1] = 1;
+    *rank = n - first;
+    for (int32_t d = first; d < n; d++) shape[d - first] = space[d];
+    return EIDER_OK;
 }

@@ -12,7 +12,8 @@ struct eider_program {
     struct eider_graph *graph;    /* as written: calls of activations are calls */
     struct eider_graph *expanded; /* the same over primitives */
     char *text;                   /* canonical */
-    uint64_t id;                  /* no other program of the process has or had it */
+    eider_extent extents[EIDER_OPERANDS_MAX];
+    uint64_t id; /* no other program of the process has or had it */
 };
 
 /* Makes a program of `graph`, which it owns from then on, also on failure.

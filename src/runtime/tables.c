@@ -17,11 +17,11 @@ static int row_of_activation(size_t i, eider_row *out)
 /* ---- Primitives ----------------------------------------------------------- */
 
 /* Every way to write a call; the row's arity and rule say which one it is. */
-enum form { INFIX, ONE, TWO, THREE, CAST, FORM_COUNT };
+enum form { NONE, ONE, TWO, THREE, INFIX, CAST, FORM_COUNT };
 
 static const char *const op_forms[EIDER_OP_COUNT][FORM_COUNT] = {
 #define EIDER_OP(name, arity, text, rule, doc) \
-    {"a " text " b", text "(a)", text "(a, b)", text "(a, b, c)", text "(a, type)"},
+    {text "()", text "(a)", text "(a, b)", text "(a, b, c)", "a " text " b", text "(a, type)"},
 #include "ops.def"
 };
 
