@@ -1,5 +1,5 @@
-/* test_gpu.c -- on a real GPU: values, captures, streams, contexts, large offsets, foreign
- * kernels, and running out of memory.
+/* test_gpu.c -- on a real GPU: values, captures, streams, contexts, several GPUs, large
+ * offsets, foreign kernels, and running out of memory.
  *
  * labels: gpu
  */
@@ -503,6 +503,58 @@ static void a_callers_context_is_used_and_kept_current(void **state)
     assert_int_equal(cu.destroy_context(mine), 0);
 }
 
+/* ---- Several GPUs ---------------------------------------------------------------------- */
+
+static void *launch_a_hundred(void *arg)
+{
+    struct pair *p = arg;
+    for (int i = 0; i < 100; i++) must(eider_launch(p->kernel, NULL, p->args, 2));
+    return NULL;
+}
+
+/* The same program on every GPU, prepared and launched in turns by one thread, then by a thread
+ * for each GPU at once; the caller's context stays current. */
+static void gpus_run_apart_and_leave_the_current_context(void **state)
+{
+    (void)state;
+    enum { GPUS = 8 };
+    NEED_GPU();
+    int32_t n = 0;
+    must(eider_device_count(ctx, "cuda", &n));
+    if (n < 2) {
+        fprintf(stderr, "SKIPPED (one GPU): what several GPUs do was not tested\n");
+        skip();
+    }
+    if (n > GPUS) n = GPUS;
+    eider_device *gpus[GPUS];
+    struct pair p[GPUS];
+    pthread_t threads[GPUS];
+    void *mine, *current;
+    assert_int_equal(cu.create_context(&mine, 0, n - 1), 0);
+    for (int32_t g = 0; g < n; g++) {
+        char name[16];
+        snprintf(name, sizeof name, "cuda:%d", (int)g);
+        must(eider_device_open(ctx, name, &gpus[g]));
+        make_counter(&p[g], gpus[g], EIDER_F32);
+    }
+    for (int i = 0; i < 10; i++)
+        for (int32_t g = 0; g < n; g++)
+            for (int32_t again = 0; again <= g; again++)
+                must(eider_launch(p[g].kernel, NULL, p[g].args, 2));
+    for (int32_t g = 0; g < n; g++)
+        assert_int_equal(pthread_create(&threads[g], NULL, launch_a_hundred, &p[g]), 0);
+    for (int32_t g = 0; g < n; g++) pthread_join(threads[g], NULL);
+    assert_int_equal(cu.get_current(&current), 0);
+    assert_ptr_equal(current, mine);
+    for (int32_t g = 0; g < n; g++) {
+        assert_true(counted(&p[g], gpus[g], NULL) == 100 + 10 * (g + 1));
+        drop_counter(&p[g], gpus[g]);
+        eider_device_release(gpus[g]);
+    }
+    cu.set_current(NULL);
+    assert_int_equal(cu.destroy_context(mine), 0);
+}
+
 /* ---- Sizes ---------------------------------------------------------------------------------- */
 
 static void an_extent_of_zero_leaves_no_error_behind(void **state)
@@ -668,6 +720,7 @@ int main(void)
         cmocka_unit_test(streams_run_apart),
         cmocka_unit_test(a_thread_without_a_context_may_launch),
         cmocka_unit_test(a_callers_context_is_used_and_kept_current),
+        cmocka_unit_test(gpus_run_apart_and_leave_the_current_context),
         cmocka_unit_test(an_extent_of_zero_leaves_no_error_behind),
         cmocka_unit_test(offsets_beyond_4_gib_are_reached),
         cmocka_unit_test(running_out_of_device_memory_is_a_status),
