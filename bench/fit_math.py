@@ -3,9 +3,8 @@
 
     python3 bench/fit_math.py > src/ir/math_fit.h      (needs mpmath)
 
-Each fit interpolates at Chebyshev nodes of its interval in 60 digits, which is within a
-small factor of the best polynomial, rounds the coefficients to the format that will use
-them, and states the largest relative error of the rounded polynomial over 4000 points.
+Each fit is done in 60 digits, its coefficients rounded to the format that will use them; it
+states the largest relative error of the rounded polynomial over 4000 points.
 The error is that of the approximation; rounding in the evaluation comes on top.
 """
 import struct
@@ -30,25 +29,34 @@ def evaluate(c, t):
     return s
 
 
-def fit(f, low, high, n):
-    """The polynomial of n coefficients through f at the Chebyshev nodes of [low, high]."""
+def fit(f, low, high, n, rounded, whole):
+    """The polynomial of n coefficients closest to f on [low, high] in the relative error of
+    `whole`, least squares over Chebyshev nodes.  Coefficients are rounded one after another,
+    and what one has lost the later ones take up."""
     low, high = mpf(low), mpf(high)
     middle, half = (low + high) / 2, (high - low) / 2
-    nodes = [middle + half * cos(pi * (2 * i + 1) / (2 * n)) for i in range(n)]
-    a = matrix(n, n)
-    b = matrix(n, 1)
-    for i, t in enumerate(nodes):
-        p = mpf(1)
-        for j in range(n):
-            a[i, j] = p
-            p *= t
-        b[i] = f(t)
-    return list(lu_solve(a, b))
+    nodes = [middle + half * cos(pi * (2 * i + 1) / (4 * n)) for i in range(2 * n)]
+    values = [f(t) for t in nodes]
+    weights = [((whole(mpf(1), t) - whole(mpf(0), t)) / whole(v, t)) ** 2
+               for t, v in zip(nodes, values)]
+    c = []
+    while len(c) < n:
+        left = n - len(c)
+        a, b = matrix(left, left), matrix(left, 1)
+        for t, v, w in zip(nodes, values, weights):
+            powers = [t ** k for k in range(len(c), n)]
+            rest = v - evaluate(c, t)
+            for i in range(left):
+                b[i] += w * powers[i] * rest
+                for j in range(left):
+                    a[i, j] += w * powers[i] * powers[j]
+        c.append(rounded(lu_solve(a, b)[0]))
+    return c
 
 
 def table(name, what, f, low, high, n, rounded, whole=lambda p, t: p):
     """`whole` turns the polynomial's value into that of the function which the code computes."""
-    c = [rounded(v) for v in fit(f, low, high, n)]
+    c = fit(f, low, high, n, rounded, whole)
     worst = mpf(0)
     for i in range(4001):
         t = mpf(low) + (mpf(high) - mpf(low)) * i / 4000
@@ -62,10 +70,10 @@ def table(name, what, f, low, high, n, rounded, whole=lambda p, t: p):
 
 
 def erfcx_times(k):
-    """(1 + 2a) exp(a^2) erfc(a) as a function of q = (a - k) / (a + k)."""
+    """(a + k) exp(a^2) erfc(a) as a function of q = (a - k) / (a + k)."""
     def f(q):
         a = k * (1 + q) / (1 - q)
-        return (1 + 2 * a) * exp(a * a) * erfc(a)
+        return (a + k) * exp(a * a) * erfc(a)
     return f
 
 
@@ -77,6 +85,11 @@ def erf_excess(z):
 def tanh_excess(z):
     """(tanh(a) / a - 1) / a^2 with z = a^2."""
     return (tanh(sqrt(z)) / sqrt(z) - 1) / z if z > mpf(10) ** -20 else -mpf(1) / 3
+
+
+def log1p_excess(u):
+    """(log(1 + u) / u - 1) / u."""
+    return (log(1 + u) / u - 1) / u if u > mpf(10) ** -20 else -mpf(1) / 2
 
 
 def tanh_argument(z):
@@ -135,18 +148,21 @@ def main():
     print(' */')
     print('#ifndef EIDER_IR_MATH_FIT_H')
     print('#define EIDER_IR_MATH_FIT_H\n')
-    print("#define ERFCX_F64_K 3.5")
+    print("#define ERFCX_F64_K 2.5")
     print("#define ERFCX_F64_MAX 28.0")
-    table("erfcx_f64", "(1 + 2a) erfcx(a), a in [0, 28], in q = (a - 3.5) / (a + 3.5)",
-          erfcx_times(mpf(3.5)), -1, (28 - 3.5) / (28 + 3.5), 23, to_f64)
+    table("erfcx_f64", "(a + 2.5) erfcx(a), a in [0, 28], in q = (a - 2.5) / (a + 2.5)",
+          erfcx_times(mpf(2.5)), -1, (28 - 2.5) / (28 + 2.5), 23, to_f64)
     print("#define ERFCX_F32_K 2.0")
     print("#define ERFCX_F32_MAX 11.0")
-    table("erfcx_f32", "(1 + 2a) erfcx(a), a in [0, 11], in q = (a - 2) / (a + 2)",
-          erfcx_times(mpf(2)), -1, mpf(9) / 13, 11, to_f32)
-    table("erf_f32", "erf(a), a in [0, 0.8]: erf(a) / a - 1 in a^2", erf_excess, 0, 0.64, 7,
+    table("erfcx_f32", "(a + 2) erfcx(a), a in [0, 11], in q = (a - 2) / (a + 2)",
+          erfcx_times(mpf(2)), -1, mpf(9) / 13, 10, to_f32)
+    table("erf_f32", "erf(a), a in [0, 0.9]: erf(a) / a - 1 in a^2", erf_excess, 0, 0.81, 7,
           to_f32, lambda p, t: 1 + p)
     table("tanh_f32", "tanh(a), a in [0, 0.6]: (tanh(a) / a - 1) / a^2 in a^2", tanh_excess, 0,
           0.36, 5, to_f32, lambda p, t: 1 + p * t)
+    print("#define LOG1P_FIT_MAX 1.001")
+    table("log1p_f32", "log(1 + u), u in [0, 1.001]: (log(1 + u) / u - 1) / u", log1p_excess, 0,
+          1.001, 8, to_f32, lambda p, t: 1 + p * t)
     normcdf_table(4, 4.5)
 
 

@@ -99,6 +99,7 @@ static const struct {
     {"out = swiglu_oai(x, y)", {1, 2, 0, 2}},
     {"out = glu(x, y)", {1, 2, 0, 1}},
     {"out = geglu(x, y)", {1, 4, 0, 2}},
+    {"out = mish(x)", {2, 4, 2, 0}},
     {"dx, out = dtanh(x, d)", {1, 1, 0, 1}},
     {"dx, out = dsigmoid(x, d)", {1, 2, 0, 2}},
     {"dx, out = dsilu(x, d)", {1, 3, 0, 3}},

@@ -626,6 +626,7 @@ static void grad_call(const struct site *s)
 #define grad_m_tanh NULL
 #define grad_m_ex2 NULL
 #define grad_m_lg2 NULL
+#define grad_m_log1p NULL
 #define grad_m_rcp NULL
 #define grad_m_rsqrt NULL
 #define grad_m_sqrt NULL

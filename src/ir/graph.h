@@ -110,6 +110,14 @@ static inline double eider_cell_number(const struct eider_cell *cell)
     return u.value;
 }
 
+/* Whether the cell is a literal, and then which. */
+static inline int eider_cell_literal(const struct eider_cell *cell, double *value)
+{
+    if (cell->op == EIDER_OP_number) *value = eider_cell_number(cell);
+    if (cell->op == EIDER_OP_integer) *value = (double)(int64_t)cell->payload;
+    return cell->op == EIDER_OP_number || cell->op == EIDER_OP_integer;
+}
+
 /* live[i] = 1 where node i is needed for an output; `live` has n_cells bytes. */
 void eider_graph_live(const struct eider_graph *g, uint8_t *live);
 

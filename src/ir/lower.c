@@ -311,6 +311,7 @@ static pack emit_select(const struct node *n)
 #define emit_m_tanh by_machine
 #define emit_m_ex2 by_machine
 #define emit_m_lg2 by_machine
+#define emit_m_log1p by_machine
 #define emit_m_rcp by_machine
 #define emit_m_rsqrt by_machine
 #define emit_m_sqrt by_machine

@@ -9,7 +9,7 @@ pack eider_math_arithmetic(struct eider_emit *e, const struct eider_math_format 
     pack x = args[0];
     switch (op) {
     case EIDER_OP_exp:
-        return f->exp(e, x, NULL);
+        return f->exp(e, x);
     case EIDER_OP_exp2:
         return eider_math_exp2(e, x, f);
     case EIDER_OP_expm1:
@@ -61,9 +61,15 @@ static const double erf_f64[] = {
     TWO_OVER_ROOT_PI / 2528170444800,
 };
 
-static pack exp_f64(struct eider_emit *e, pack high, pack low)
+static pack exp_f64(struct eider_emit *e, pack x)
 {
-    return eider_math_exp(e, high, low, &eider_math_f64);
+    return eider_math_exp(e, x, NULL, &eider_math_f64);
+}
+
+static pack decay_f64(struct eider_emit *e, pack a, double c)
+{
+    pack rest, square = eider_math_square(e, a, &rest);
+    return eider_math_exp(e, p_scale(e, square, -c), p_scale(e, rest, -c), &eider_math_f64);
 }
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -96,5 +102,6 @@ const struct eider_math_format eider_math_f64 = {
     .erfcx_k = ERFCX_F64_K,
     .erfcx_max = ERFCX_F64_MAX,
     .exp = exp_f64,
+    .decay = decay_f64,
     .divide = p_div,
 };

@@ -20,12 +20,13 @@ static const struct function {
     const char *name, *error, *error_f32;
     unsigned n_args;
 } functions[EIDER_OP_COUNT] = {
-    [EIDER_OP_exp] = {"exp", "u10", "u10", 1},    [EIDER_OP_exp2] = {"exp2", "u10", "u10", 1},
-    [EIDER_OP_expm1] = {"expm1", "u10", NULL, 1}, [EIDER_OP_log] = {"log", "u10", "u10", 1},
-    [EIDER_OP_log2] = {"log2", "u10", "u10", 1},  [EIDER_OP_log1p] = {"log1p", "u10", "u10", 1},
-    [EIDER_OP_pow] = {"pow", "u10", "u10", 2},    [EIDER_OP_sin] = {"sin", "u10", "u10", 1},
-    [EIDER_OP_cos] = {"cos", "u10", "u10", 1},    [EIDER_OP_tanh] = {"tanh", "u10", "u35", 1},
-    [EIDER_OP_erf] = {"erf", "u10", NULL, 1},     [EIDER_OP_erfc] = {"erfc", "u15", NULL, 1},
+    [EIDER_OP_exp] = {"exp", "u10", "u10", 1},       [EIDER_OP_exp2] = {"exp2", "u10", "u10", 1},
+    [EIDER_OP_expm1] = {"expm1", "u10", NULL, 1},    [EIDER_OP_log] = {"log", "u10", "u10", 1},
+    [EIDER_OP_log2] = {"log2", "u10", "u10", 1},     [EIDER_OP_log1p] = {"log1p", "u10", "u10", 1},
+    [EIDER_OP_pow] = {"pow", "u10", "u10", 2},       [EIDER_OP_sin] = {"sin", "u10", "u10", 1},
+    [EIDER_OP_cos] = {"cos", "u10", "u10", 1},       [EIDER_OP_tanh] = {"tanh", "u10", "u35", 1},
+    [EIDER_OP_m_log1p] = {"log1p", "u10", "u10", 1}, [EIDER_OP_erf] = {"erf", "u10", NULL, 1},
+    [EIDER_OP_erfc] = {"erfc", "u15", NULL, 1},
 };
 
 /* Vectors of one instruction set. */
@@ -155,14 +156,19 @@ static pack sleef(struct eider_emit *e, enum eider_op op, const pack *args)
 
 /* ---- What SLEEF does not have ---------------------------------------------------- */
 
-/* exp(high + low), where |low| is far below 1. */
-static pack sleef_exp(struct eider_emit *e, pack high, pack low)
+static pack sleef_exp(struct eider_emit *e, pack x)
 {
-    pack power = sleef(e, EIDER_OP_exp, &high);
-    return low ? p_fma(e, power, low, power) : power;
+    return sleef(e, EIDER_OP_exp, &x);
 }
 
-static const struct eider_math_format f32 = EIDER_MATH_F32(sleef_exp, p_div);
+static pack sleef_decay(struct eider_emit *e, pack a, double c)
+{
+    pack rest, square = eider_math_square(e, a, &rest);
+    pack power = sleef_exp(e, p_scale(e, square, -c));
+    return p_fma(e, power, p_scale(e, rest, -c), power);
+}
+
+static const struct eider_math_format f32 = EIDER_MATH_F32(sleef_exp, sleef_decay, p_div);
 
 #define ROOT_HALF 0x1.6a09e667f3bcdp-1 /* sqrt(1/2), in two parts */
 #define ROOT_HALF_LOW -0x1.bdd3413b26456p-55

@@ -1,24 +1,32 @@
 /* math_erf.c -- error functions and the normal distribution, by arithmetic.
  *
- * For a >= 0, erfc(a) = exp(-a^2) erfcx(a), where (1 + 2a) erfcx(a) is a polynomial in
- * (a - k) / (a + k) (math_fit.h), and a^2 is known to twice the format's precision, so
- * that the tail keeps its relative accuracy.
+ * For a >= 0, erfc(a) = exp(-a^2) erfcx(a), where (a + k) erfcx(a) is a polynomial in
+ * (a - k) / (a + k) = 1 - 2k / (a + k) (math_fit.h), and a^2 is known to twice the format's
+ * precision, so that the tail keeps its relative accuracy.
  */
 #include "math_parts.h"
 
-/* exp(-c a^2) erfcx(b) for a, b >= 0. */
-static pack tail(struct eider_emit *e, pack a, double c, pack b, const struct eider_math_format *f)
+#include <math.h>
+
+#define ERFCX_TERMS_MAX 32
+
+pack eider_math_square(struct eider_emit *e, pack a, pack *rest)
 {
     pack square = p_mul(e, a, a);
-    pack rest = p_fma(e, a, a, p_neg(e, square));
-    pack decay = f->exp(e, p_scale(e, square, -c), p_scale(e, rest, -c));
+    *rest = p_fma(e, a, a, p_neg(e, square));
+    return square;
+}
 
-    /* One division for both quotients: erfcx = p(q) / (1 + 2b), q = (b - k) / (b + k). */
-    pack sum = p_offset(e, b, f->erfcx_k), slope = p_fma_by(e, b, 2, p_like(b, 1));
-    pack inverse = f->divide(e, p_like(b, 1), p_mul(e, sum, slope));
-    pack q = p_mul(e, p_mul(e, p_offset(e, b, -f->erfcx_k), slope), inverse);
-    pack p = eider_pack_polynomial(e, q, f->erfcx, f->n_erfcx);
-    return p_mul(e, decay, p_mul(e, p, p_mul(e, sum, inverse)));
+/* factor exp(-c a^2) erfcx(a sqrt(c)) for a >= 0 and c = 1 or 1/2. */
+static pack tail(struct eider_emit *e, pack a, double c, double factor,
+                 const struct eider_math_format *f)
+{
+    double terms[ERFCX_TERMS_MAX];
+    for (int i = 0; i < f->n_erfcx; i++) terms[i] = factor * f->erfcx[i];
+    pack inverse = f->divide(e, p_like(a, 1), p_fma_by(e, a, sqrt(c), p_like(a, f->erfcx_k)));
+    pack q = p_fma_by(e, inverse, -2 * f->erfcx_k, p_like(a, 1));
+    pack p = eider_pack_polynomial(e, q, terms, f->n_erfcx);
+    return p_mul(e, f->decay(e, a, c), p_mul(e, p, inverse));
 }
 
 /* |x|, at most `max`; NaN stays. */
@@ -31,7 +39,7 @@ static pack size_of(struct eider_emit *e, pack x, double max)
 pack eider_math_erf(struct eider_emit *e, pack x, const struct eider_math_format *f)
 {
     pack a = size_of(e, x, f->erfcx_max);
-    pack large = p_sub(e, p_like(a, 1), tail(e, a, 1, a, f));
+    pack large = p_sub(e, p_like(a, 1), tail(e, a, 1, 1, f));
     pack small = eider_pack_polynomial(e, p_mul(e, a, a), f->erf, f->n_erf);
     small = p_fma(e, a, small, a);
     pack is_small = p_is(e, a, LLVMRealOLT, f->erf_max);
@@ -41,7 +49,7 @@ pack eider_math_erf(struct eider_emit *e, pack x, const struct eider_math_format
 pack eider_math_erfc(struct eider_emit *e, pack x, const struct eider_math_format *f)
 {
     pack a = size_of(e, x, f->erfcx_max);
-    pack t = tail(e, a, 1, a, f);
+    pack t = tail(e, a, 1, 1, f);
     return p_select(e, p_is(e, x, LLVMRealOLT, 0), p_sub(e, p_like(x, 2), t), t);
 }
 
@@ -50,6 +58,6 @@ pack eider_math_erfc(struct eider_emit *e, pack x, const struct eider_math_forma
 pack eider_math_normcdf(struct eider_emit *e, pack x, const struct eider_math_format *f)
 {
     pack a = size_of(e, x, f->erfcx_max / ROOT_HALF);
-    pack t = p_scale(e, tail(e, a, 0.5, p_scale(e, a, ROOT_HALF), f), 0.5);
+    pack t = tail(e, a, 0.5, 0.5, f);
     return p_select(e, p_is(e, x, LLVMRealOLT, 0), t, p_sub(e, p_like(x, 1), t));
 }

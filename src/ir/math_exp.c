@@ -138,7 +138,7 @@ static pack magnitude(struct eider_emit *e, pack x)
  * sigmoid(x) and sigmoid(-x) have it in common. */
 pack eider_math_sigmoid(struct eider_emit *e, pack x, const struct eider_math_format *f)
 {
-    pack decay = f->exp(e, p_neg(e, magnitude(e, x)), NULL);
+    pack decay = f->exp(e, p_neg(e, magnitude(e, x)));
     pack above = p_select(e, p_is(e, x, LLVMRealOLT, 0), decay, p_like(x, 1));
     return f->divide(e, above, p_offset(e, decay, 1));
 }

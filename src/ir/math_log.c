@@ -120,7 +120,7 @@ pack eider_math_pow(struct eider_emit *e, pack x, pack y, const struct eider_mat
 {
     LLVMBuilderRef b = e->builder;
     pack one = p_like(x, 1), size = p_abs(e, x);
-    pack power = m->exp(e, p_mul(e, y, eider_math_log(e, size, m)), NULL);
+    pack power = m->exp(e, p_mul(e, y, eider_math_log(e, size, m)));
 
     /* |x| = 1 with y infinite; then y = 0 and x = 1, which beat NaN. */
     pack y_infinite = p_is(e, p_abs(e, y), LLVMRealOEQ, (double)INFINITY);

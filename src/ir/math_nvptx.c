@@ -18,7 +18,7 @@ static const struct instruction {
     [EIDER_OP_m_tanh] = {"tanh.approx.f32 $0, $1;", "tanh.approx.f32 $0, $1;", "=f,f", 1},
     [EIDER_OP_m_ex2] = {"ex2.approx.f32 $0, $1;", "ex2.approx.ftz.f32 $0, $1;", "=f,f", 1},
     [EIDER_OP_m_lg2] = {"lg2.approx.f32 $0, $1;", "lg2.approx.ftz.f32 $0, $1;", "=f,f", 1},
-    [EIDER_OP_m_rcp] = {"rcp.approx.f32 $0, $1;", "rcp.approx.ftz.f32 $0, $1;", "=f,f", 1},
+    [EIDER_OP_m_rcp] = {"rcp.approx.ftz.f32 $0, $1;", "rcp.approx.ftz.f32 $0, $1;", "=f,f", 1},
     [EIDER_OP_m_rsqrt] = {"rsqrt.approx.f32 $0, $1;", "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", 1},
     [EIDER_OP_m_sqrt] = {"sqrt.approx.f32 $0, $1;", "sqrt.approx.ftz.f32 $0, $1;", "=f,f", 1},
     [EIDER_OP_m_sin] = {"sin.approx.f32 $0, $1;", "sin.approx.ftz.f32 $0, $1;", "=f,f", 1},
@@ -44,21 +44,33 @@ static const struct eider_math_format f32;
 
 /* x log2(e) = n + r with n held within the exponents of normal numbers, so that 2^r takes
  * up what lies beyond and reaches subnormals, 0 and infinity by itself; then 2^n 2^r. */
-static pack exp_f32(struct eider_emit *e, pack high, pack low)
+static pack exp_f32(struct eider_emit *e, pack x)
 {
     const double magic = 0x1.8p23 + 127; /* its sum's low bits are n plus the bias */
-    pack n = p_scale(e, high, f32.log2e);
+    pack n = p_scale(e, x, f32.log2e);
     n = p_binary(e, "llvm.maxnum", n, p_like(n, -126));
     n = p_binary(e, "llvm.minnum", n, p_like(n, 127));
     pack sum = p_offset(e, n, magic);
     n = p_offset(e, sum, -magic);
-    pack r = p_fma_by(e, high, f32.log2e, p_neg(e, n));
-    r = p_fma_by(e, high, f32.log2e_low, r);
-    if (low) r = p_fma_by(e, low, f32.log2e, r);
+    pack r = p_fma_by(e, x, f32.log2e, p_neg(e, n));
+    r = p_fma_by(e, x, f32.log2e_low, r);
     pack bits = p_bits(e, sum);
     bits = LLVMBuildShl(e->builder, bits, p_integer(LLVMTypeOf(bits), f32.mantissa), "");
-    pack power = p_from_bits(e, bits, LLVMTypeOf(high));
+    pack power = p_from_bits(e, bits, LLVMTypeOf(x));
     return p_mul(e, instruction(e, EIDER_OP_m_ex2, 1, &r), power);
+}
+
+/* -c a^2 log2(e) = t + rest, |rest| far below 1; then 2^t 2^rest.  The hardware's power of a
+ * large t is as good as that of a small one. */
+static pack decay_f32(struct eider_emit *e, pack a, double c)
+{
+    pack low, square = eider_math_square(e, a, &low);
+    pack t = p_scale(e, square, -c * f32.log2e);
+    pack rest = p_fma_by(e, square, -c * f32.log2e, p_neg(e, t));
+    rest = p_fma_by(e, square, -c * f32.log2e_low, rest);
+    rest = p_fma_by(e, low, -c * f32.log2e, rest);
+    pack slope = p_fma_by(e, rest, f32.ln2, p_like(a, 1));
+    return p_mul(e, instruction(e, EIDER_OP_m_ex2, e->ftz, &t), slope);
 }
 
 /* |b| within [2^-126, 2^126]. */
@@ -67,7 +79,7 @@ static pack divide_f32(struct eider_emit *e, pack a, pack b)
     return p_mul(e, a, instruction(e, EIDER_OP_m_rcp, 1, &b));
 }
 
-static const struct eider_math_format f32 = EIDER_MATH_F32(exp_f32, divide_f32);
+static const struct eider_math_format f32 = EIDER_MATH_F32(exp_f32, decay_f32, divide_f32);
 
 #define TANH_SMALL 0.6 /* up to here by the fit, beyond as 1 - 2 / (1 + exp(2|x|)) */
 
@@ -86,6 +98,13 @@ static pack tanh_f32_of(struct eider_emit *e, pack x)
 
     pack value[2] = {p_select(e, p_is(e, a, LLVMRealOLT, TANH_SMALL), small, large), x};
     return instruction(e, EIDER_OP_copysign, 0, value);
+}
+
+/* x - x^2 p(x). */
+static pack log1p_f32_of(struct eider_emit *e, pack x)
+{
+    pack p = eider_pack_polynomial(e, x, log1p_f32, (int)(sizeof log1p_f32 / sizeof *log1p_f32));
+    return p_fma(e, p_mul(e, x, x), p, x);
 }
 
 /* ---- approx: errors of about 2^-17 ------------------------------------------ */
@@ -159,6 +178,7 @@ LLVMValueRef eider_math_nvptx(struct eider_emit *e, enum eider_op op, enum eider
     if (e->math == EIDER_MATH_EXACT || op == EIDER_OP_pow) return widened(e, op, args);
     int is_approx = e->math == EIDER_MATH_APPROX;
     if (op == EIDER_OP_exp2) op = EIDER_OP_m_ex2;
+    if (op == EIDER_OP_m_log1p) return log1p_f32_of(e, args[0]);
     /* In approx, powers too small for a normal number are 0. */
     int flushed = e->ftz || (is_approx && op == EIDER_OP_m_ex2);
     if (instructions[op].n_args) return instruction(e, op, flushed, args);

@@ -24,11 +24,13 @@ struct eider_math_format {
     const double *erf;              /* erf(a) / a - 1 in a^2, below erf_max */
     int n_erf;
     double erf_max;
-    const double *erfcx; /* (1 + 2a) erfcx(a) in (a - k) / (a + k), up to erfcx_max */
+    const double *erfcx; /* (a + k) erfcx(a) in (a - k) / (a + k), up to erfcx_max */
     int n_erfcx;
     double erfcx_k, erfcx_max;
-    /* exp(high + low), |low| much smaller; and a / b where b is neither huge nor tiny. */
-    pack (*exp)(struct eider_emit *e, pack high, pack low);
+    pack (*exp)(struct eider_emit *e, pack x);
+    /* exp(-c a^2), c a power of two, |a| such that the exponent is not far below exp_low. */
+    pack (*decay)(struct eider_emit *e, pack a, double c);
+    /* a / b where b is neither huge nor tiny. */
     pack (*divide)(struct eider_emit *e, pack a, pack b);
 };
 
@@ -41,7 +43,10 @@ pack eider_math_arithmetic(struct eider_emit *e, const struct eider_math_format 
                            enum eider_op op, const pack *args);
 
 /* The parts, each in the file of its name. */
+/* exp(high + low), |low| much smaller or NULL for 0. */
 pack eider_math_exp(struct eider_emit *e, pack high, pack low, const struct eider_math_format *f);
+/* a^2 as the sum of the returned and *rest. */
+pack eider_math_square(struct eider_emit *e, pack a, pack *rest);
 pack eider_math_exp2(struct eider_emit *e, pack x, const struct eider_math_format *f);
 pack eider_math_expm1(struct eider_emit *e, pack x, const struct eider_math_format *f);
 pack eider_math_sigmoid(struct eider_emit *e, pack x, const struct eider_math_format *f);

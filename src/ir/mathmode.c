@@ -1,6 +1,8 @@
 /* mathmode.c -- what the approximate modes may do to a graph.
  *
- * fast: division by a literal becomes multiplication.  approx, besides:
+ * fast: division by a literal becomes multiplication, and where the range of values is known
+ *     (range.h), rcp(a) is one instruction (m_rcp) and log1p(a) a short polynomial (m_log1p).
+ * approx, besides:
  *     tanh(a)              t(a), one instruction (m_tanh)
  *     sigmoid(a)           1/2 + 1/2 t(a/2)
  *     x sigmoid(a)         h + h t(a/2), h = x/2
@@ -9,6 +11,7 @@
  *     s (b + 1)            s b + s
  *     exp(a)               2^(a log2 e), one instruction (m_ex2)
  *     normcdf, erf         through t of an odd polynomial
+ *     rcp(a), b / a        m_rcp(a) where a is known to be positive: 0 where a is huge
  *
  * Invariants: literal factors are folded into what they scale, so that a/2 is free where a
  * is a multiple; limits of sigmoid's argument at which t has reached 1 are ignored; where
@@ -22,6 +25,7 @@
 
 #include "infer.h"
 #include "math_fit.h"
+#include "range.h"
 
 #define LOG2E 1.44269504088896340736 /* log2(e) */
 #define SETTLED 30.0                 /* t(SETTLED / 2) = 1 in f32 */
@@ -62,10 +66,7 @@ static eider_node arg(const struct rewrite *w, eider_node n, int k)
 
 static int is_literal(const struct rewrite *w, eider_node n, double *value)
 {
-    const struct eider_cell *cell = cell_of(w, n);
-    if (cell->op == EIDER_OP_number) *value = eider_cell_number(cell);
-    if (cell->op == EIDER_OP_integer) *value = (double)(int64_t)cell->payload;
-    return cell->op == EIDER_OP_number || cell->op == EIDER_OP_integer;
+    return eider_cell_literal(cell_of(w, n), value);
 }
 
 /* Operands of a commutative `n`, such that the first is `wanted` or, failing that, in order. */
@@ -429,15 +430,50 @@ static eider_node any_div(struct rewrite *w, eider_node n)
     return mul(w, mapped(w, arg(w, n, 0)), number(w, inverse));
 }
 
+#define NORMAL_MIN 0x1p-126 /* of f32 */
+#define NORMAL_MAX 0x1p126  /* whose reciprocal is normal */
+
+static eider_node machine_rcp(struct rewrite *w, eider_node a, double largest)
+{
+    struct eider_range r = eider_range_of(w->from, a);
+    if (!(r.low >= NORMAL_MIN && r.high <= largest)) return 0;
+    return eider_graph_unary(w->to, EIDER_OP_m_rcp, mapped(w, a));
+}
+
+static eider_node fast_rcp(struct rewrite *w, eider_node n)
+{
+    return machine_rcp(w, arg(w, n, 0), NORMAL_MAX);
+}
+
+static eider_node approx_rcp(struct rewrite *w, eider_node n)
+{
+    return machine_rcp(w, arg(w, n, 0), (double)INFINITY);
+}
+
+static eider_node approx_div(struct rewrite *w, eider_node n)
+{
+    eider_node product = any_div(w, n);
+    eider_node inverse = product ? 0 : machine_rcp(w, arg(w, n, 1), (double)INFINITY);
+    return inverse ? mul(w, mapped(w, arg(w, n, 0)), inverse) : product;
+}
+
+static eider_node fast_log1p(struct rewrite *w, eider_node n)
+{
+    struct eider_range r = eider_range_of(w->from, arg(w, n, 0));
+    if (!(r.low >= 0 && r.high <= LOG1P_FIT_MAX)) return 0;
+    return eider_graph_unary(w->to, EIDER_OP_m_log1p, mapped(w, arg(w, n, 0)));
+}
+
 struct rule {
     eider_node (*fast)(struct rewrite *w, eider_node n);
     eider_node (*approx)(struct rewrite *w, eider_node n);
 };
 
 static const struct rule rules[EIDER_OP_COUNT] = {
-    [EIDER_OP_div] = {any_div, any_div},   [EIDER_OP_mul] = {NULL, approx_mul},
-    [EIDER_OP_tanh] = {NULL, approx_tanh}, [EIDER_OP_sigmoid] = {NULL, approx_sigmoid},
-    [EIDER_OP_exp] = {NULL, approx_exp},   [EIDER_OP_normcdf] = {NULL, approx_normcdf},
+    [EIDER_OP_div] = {any_div, approx_div},  [EIDER_OP_mul] = {NULL, approx_mul},
+    [EIDER_OP_rcp] = {fast_rcp, approx_rcp}, [EIDER_OP_log1p] = {fast_log1p, NULL},
+    [EIDER_OP_tanh] = {NULL, approx_tanh},   [EIDER_OP_sigmoid] = {NULL, approx_sigmoid},
+    [EIDER_OP_exp] = {NULL, approx_exp},     [EIDER_OP_normcdf] = {NULL, approx_normcdf},
     [EIDER_OP_erf] = {NULL, approx_erf},
 };
 

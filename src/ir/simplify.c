@@ -155,9 +155,8 @@ static eider_node arg(const struct fold *f, eider_node node, uint32_t k)
 static int is_literal(const struct fold *f, eider_node node, double *value)
 {
     const struct eider_cell *cell = cell_of(f, node);
-    if (cell->op == EIDER_OP_number) *value = eider_cell_number(cell);
-    if (cell->op == EIDER_OP_integer) *value = (double)(int64_t)cell->payload;
-    return cell->op == EIDER_OP_number || (cell->op == EIDER_OP_integer && fabs(*value) < 0x1p53);
+    return eider_cell_literal(cell, value) &&
+           (cell->op == EIDER_OP_number || fabs(*value) < 0x1p53);
 }
 
 static int is_number(const struct fold *f, eider_node node, double *value)
