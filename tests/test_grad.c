@@ -369,14 +369,36 @@ static void extremes_give_no_nan_and_lose_no_gradient(void **state)
     }
 }
 
-/* dx of one input in f32, with dout = 1. */
-static float dx_f32(const char *text, float x)
+/* dx of one input in f32. */
+static float dx_times(const char *text, float x, float dout)
 {
     struct eider_graph *back = gradient_of(text, 0, 0);
-    float in[2] = {x, 1}, out[2];
+    float in[2] = {x, dout}, out[2];
     assert_int_equal(support_eval_f32(back, 0, in, out), EIDER_OK);
     eider_graph_destroy(back);
     return out[0];
+}
+
+static float dx_f32(const char *text, float x)
+{
+    return dx_times(text, x, 1);
+}
+
+/* x * dout is beyond f32, the gradient is not. */
+static void large_cotangents_do_not_overflow(void **state)
+{
+    (void)state;
+    static const char *const silu[] = {"out = silu(x)", "out = x * sigmoid(x)",
+                                       "out = x / (1.0 + exp(-x))", "out = x / (exp(-x) + 1)"};
+    for (size_t i = 0; i < sizeof silu / sizeof *silu; i++) {
+        assert_near((double)dx_times(silu[i], 1e30F, 1e30F), 1e30, 1e24);
+        assert_near((double)dx_times(silu[i], -1e30F, 1e30F), 0, 0);
+        assert_near((double)dx_times(silu[i], 1e4F, -3e38F), -3e38, 1e32);
+        assert_near((double)dx_times(silu[i], 1, 1e30F), 0.9276705118714867 * 1e30, 1e24);
+        assert_near((double)dx_times(silu[i], -3, 1e30F), -0.08810410601516962 * 1e30, 1e24);
+        assert_true(isnan(dx_times(silu[i], NAN, 1e30F)));
+        assert_true(isnan(dx_times(silu[i], 2, NAN)));
+    }
 }
 
 static void logarithms_of_what_overflows_have_slopes(void **state)
@@ -684,6 +706,7 @@ int main(void)
         cmocka_unit_test(every_backward_row_gives_the_forward_value_too),
         cmocka_unit_test(goldens_agree),
         cmocka_unit_test(extremes_give_no_nan_and_lose_no_gradient),
+        cmocka_unit_test(large_cotangents_do_not_overflow),
         cmocka_unit_test(logarithms_of_what_overflows_have_slopes),
         cmocka_unit_test(a_branch_not_taken_does_not_leak),
         cmocka_unit_test(a_slope_that_has_vanished_stays_zero),

@@ -236,15 +236,32 @@ static void grad_mul(const struct site *s)
     give_product(s, 1);
 }
 
-/* -(g * y) / b, not -(g / b) * y: 0 / b is 0 however small b is. */
+/* -(g * y) / b, not -(g / b) * y: 0 / b is 0 however small b is.  But where b has its own slope
+ * still to come, -g / b times that slope, then y: g * y may overflow. */
+static void give_divisor(const struct site *s, eider_node quotient)
+{
+    const struct eider_chain *c = s->chain;
+    struct eider_cotangent bar = s->bar;
+    if (bar.factor || !is_private_function(s, 1)) {
+        eider_node product = join(s, EIDER_OP_div, mul(s, bar.core, s->y), s->b);
+        give_fading(s, 1, apply(s, EIDER_OP_neg, product));
+        return;
+    }
+    settle_faded(c->to, &bar);
+    bar.core = bar.faded = apply(s, EIDER_OP_neg, quotient);
+    bar.factor = s->y;
+    eider_chain_add(s->chain, s->args[1], bar);
+}
+
 static void grad_div(const struct site *s)
 {
-    if (is_literal(s->chain->to, s->b))
-        pass(s, 0, join(s, EIDER_OP_div, s->bar.core, s->b));
-    else
-        give(s, 0, join(s, EIDER_OP_div, s->bar.core, s->b));
-    eider_node product = mul(s, s->bar.core, s->y);
-    give_fading(s, 1, apply(s, EIDER_OP_neg, join(s, EIDER_OP_div, product, s->b)));
+    eider_node quotient = join(s, EIDER_OP_div, s->bar.core, s->b);
+    if (is_literal(s->chain->to, s->b)) {
+        pass(s, 0, quotient);
+        return;
+    }
+    give(s, 0, quotient);
+    give_divisor(s, quotient);
 }
 
 static void grad_fma(const struct site *s)
