@@ -36,21 +36,28 @@ static pack size_of(struct eider_emit *e, pack x, double max)
     return p_select(e, p_is(e, a, LLVMRealOGT, max), p_like(a, max), a);
 }
 
+/* erf(a) for a below erf_max. */
+static pack erf_small(struct eider_emit *e, pack a, const struct eider_math_format *f)
+{
+    return p_fma(e, a, eider_pack_polynomial(e, p_mul(e, a, a), f->erf, f->n_erf), a);
+}
+
 pack eider_math_erf(struct eider_emit *e, pack x, const struct eider_math_format *f)
 {
     pack a = size_of(e, x, f->erfcx_max);
     pack large = p_sub(e, p_like(a, 1), tail(e, a, 1, 1, f));
-    pack small = eider_pack_polynomial(e, p_mul(e, a, a), f->erf, f->n_erf);
-    small = p_fma(e, a, small, a);
     pack is_small = p_is(e, a, LLVMRealOLT, f->erf_max);
-    return eider_math_copysign(e, p_select(e, is_small, small, large), x);
+    return eider_math_copysign(e, p_select(e, is_small, erf_small(e, a, f), large), x);
 }
 
+/* Near 0, where the tail's rounding would show, 1 - erf(x). */
 pack eider_math_erfc(struct eider_emit *e, pack x, const struct eider_math_format *f)
 {
     pack a = size_of(e, x, f->erfcx_max);
     pack t = tail(e, a, 1, 1, f);
-    return p_select(e, p_is(e, x, LLVMRealOLT, 0), p_sub(e, p_like(x, 2), t), t);
+    pack large = p_select(e, p_is(e, x, LLVMRealOLT, 0), p_sub(e, p_like(x, 2), t), t);
+    pack small = p_sub(e, p_like(x, 1), erf_small(e, x, f));
+    return p_select(e, p_is(e, a, LLVMRealOLT, f->erf_max), small, large);
 }
 
 #define ROOT_HALF 0.70710678118654752440 /* sqrt(1/2) */
