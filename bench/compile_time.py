@@ -7,6 +7,7 @@ Each repeat compiles a program that no cache has seen (a literal differs).  `wal
 around eider_prepare; the stages are what the library itself reports.
 """
 import argparse
+import os
 import statistics
 import time
 
@@ -41,6 +42,7 @@ def main():
                         help="may be repeated; default: the one that is used by default")
     parser.add_argument("--repeat", type=int, default=40)
     args = parser.parse_args()
+    os.environ["EIDER_CACHE_DIR"] = "0"  # nothing may be there from an earlier run
     library = eider.Library(args.lib)
     device = library.device(args.device)
     print(f"{library.describe(device).name.decode()}, eider {library.version}, "

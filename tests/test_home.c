@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "home.h"
 
@@ -48,8 +49,18 @@ static void relative_and_empty_places_are_passed_over(void **state)
     check(EIDER_HOME_FOUND, "/a/.cache/eider/kernels");
     setenv("XDG_CACHE_HOME", "cache", 1);
     check(EIDER_HOME_FOUND, "/a/.cache/eider/kernels");
-    setenv("EIDER_HOME", "here", 1);
+    setenv("HOME", "a", 1);
     check(EIDER_HOME_NONE, "");
+}
+
+static void what_the_user_names_may_be_relative(void **state)
+{
+    (void)state;
+    assert_int_equal(chdir("/usr"), 0);
+    setenv("EIDER_HOME", "here", 1);
+    check(EIDER_HOME_FOUND, "/usr/here/kernels");
+    setenv("EIDER_CACHE_DIR", "there/a", 1);
+    check(EIDER_HOME_FOUND, "/usr/there/a");
 }
 
 static void off_is_empty_zero_or_false(void **state)
@@ -103,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_more_special_variable_decides, clear),
         cmocka_unit_test_setup(relative_and_empty_places_are_passed_over, clear),
+        cmocka_unit_test_setup(what_the_user_names_may_be_relative, clear),
         cmocka_unit_test_setup(off_is_empty_zero_or_false, clear),
         cmocka_unit_test_setup(limits_have_units_and_zero_is_none, clear),
     };

@@ -16,6 +16,7 @@
 
 #include "kernel.h"
 #include "recent.h"
+#include "support_cache.h"
 #include "support_runtime.h"
 
 static eider_context *ctx;
@@ -201,6 +202,39 @@ static void threads_share_what_is_remembered(void **state)
     for (int i = 0; i < 3; i++) eider_program_release(programs[i]);
 }
 
+/* One context and a directory: kernels are compiled, written, and found there again. */
+static void *run_from_disk(void *arg)
+{
+    for (int k = 0; k < 8; k++)
+        if (!cache_run(arg, k, NULL)) return arg;
+    return NULL;
+}
+
+static void threads_share_a_directory(void **state)
+{
+    (void)state;
+    char directory[CACHE_PATH_BYTES];
+    cache_directory(directory);
+    for (int round = 0; round < 2; round++) {
+        pthread_t threads[4];
+        struct cache_session s;
+        eider_counters c;
+        cache_open(&s, directory, NULL);
+        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, run_from_disk, &s);
+        for (int i = 0; i < 4; i++) {
+            void *failed;
+            pthread_join(threads[i], &failed);
+            assert_null(failed);
+        }
+        eider_context_counters(s.ctx, &c);
+        assert_int_equal(c.compiles, round ? 0 : 8);
+        assert_int_equal(c.disk_hits, round ? 8 : 0);
+        assert_int_equal(s.log.n, 0);
+        cache_close(&s);
+    }
+    cache_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_program_at_an_old_address_is_another),
         cmocka_unit_test(requests_that_are_wrong_are_refused_as_ever),
         cmocka_unit_test(threads_share_what_is_remembered),
+        cmocka_unit_test(threads_share_a_directory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

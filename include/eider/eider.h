@@ -401,9 +401,11 @@ typedef void *(*eider_build_module)(void *user, void *llvm_context, const char *
 
 /* IR that eider did not write.  Such IR can make LLVM abort, so it is compiled in a
  * worker process with a deadline (EIDER_WORKER, EIDER_TIMEOUT).  A callback runs in a
- * fork of the calling process.  The kernel receives, in launch order, one pointer per
- * input and output and one value per scalar.  Its parameters must be as many and as large
- * (EIDER_BAD_ARG); who only compiles may name no operands. */
+ * fork of the calling process.  What it built is kept on disk by `identity` and config, so
+ * the identity must change whenever the callback builds something else.  The kernel
+ * receives, in launch order, one pointer per input and output and one value per scalar.
+ * Its parameters must be as many and as large (EIDER_BAD_ARG); who only compiles may name
+ * no operands. */
 typedef struct eider_source {
     eider_source_kind kind;
     const void *data;  /* text or bytes; NULL for a callback */

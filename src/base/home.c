@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int is_off(const char *value)
 {
@@ -53,6 +54,17 @@ static int join(const char *root, const char *middle, const char *below, char *o
     return n > 0 && n < EIDER_HOME_BYTES;
 }
 
+/* What the user named by a relative path stays the place that it is now. */
+static int join_given(const char *given, const char *below, char *out)
+{
+    char folder[EIDER_HOME_BYTES];
+    if (given[0] == '/') return join(given, "", below, out);
+    if (!getcwd(folder, sizeof folder)) return 0;
+    size_t n = strlen(folder);
+    if (snprintf(folder + n, sizeof folder - n, "/%s", given) >= (int)(sizeof folder - n)) return 0;
+    return join(folder, "", below, out);
+}
+
 enum eider_home eider_home_find(const char *variable, const char *below, char *out)
 {
     static const struct {
@@ -64,7 +76,7 @@ enum eider_home eider_home_find(const char *variable, const char *below, char *o
     if (given) below = "";
     if (!given) given = home;
     if (given && is_off(given)) return EIDER_HOME_OFF;
-    if (given) return join(given, "", below, out) ? EIDER_HOME_FOUND : EIDER_HOME_NONE;
+    if (given) return join_given(given, below, out) ? EIDER_HOME_FOUND : EIDER_HOME_NONE;
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         const char *root = getenv(places[i].variable);
         if (root && *root && join(root, places[i].middle, below, out)) return EIDER_HOME_FOUND;

@@ -29,7 +29,8 @@ int eider_home_limit(const char *variable, unsigned long long otherwise, unsigne
 
 /* Writes the place of `below` into `out` of EIDER_HOME_BYTES bytes: $EIDER_HOME/below, else
  * $XDG_CACHE_HOME/eider/below, else $HOME/.cache/eider/below.  When `variable` (may be
- * NULL) is set it decides alone, and names the place itself. */
+ * NULL) is set it decides alone, and names the place itself.  A relative EIDER_HOME or
+ * `variable` counts from the current folder; XDG_CACHE_HOME and HOME must be absolute. */
 enum eider_home eider_home_find(const char *variable, const char *below, char *out);
 
 #endif

@@ -143,8 +143,8 @@ int eider_disk_cache_root(struct eider_disk_cache *cache)
     struct eider_disk_error error;
     if (cache->is_homeless)
         eider_disk_cache_tell(cache, EIDER_CAUSE_NO_HOME,
-                              "neither EIDER_HOME, XDG_CACHE_HOME nor HOME is an absolute path; "
-                              "kernels are kept in memory only");
+                              "neither EIDER_HOME is set nor XDG_CACHE_HOME or HOME to an absolute "
+                              "path; kernels are kept in memory only");
     if (!cache->root) return 0;
     pthread_mutex_lock(&cache->lock);
     int is_known = cache->root_is_known, is_usable = cache->root_is_usable;

@@ -112,6 +112,8 @@ static eider_status read_index(struct eider_disk_archive *archive, const char *p
     if (get(header + 16) > N_MAX)
         return eider_fail(EIDER_IO, "%s cannot be used: its header is damaged", path);
     archive->n = (size_t)get(header + 16);
+    if (ROW_BYTES * archive->n + SUM_BYTES > (uint64_t)st.st_size)
+        return eider_fail(EIDER_IO, "%s cannot be used: it is cut off", path);
     archive->index =
         eider_mem_alloc(&archive->allocator, HEADER_BYTES + ROW_BYTES * archive->n + SUM_BYTES);
     if (!archive->index) return EIDER_OOM;

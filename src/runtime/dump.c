@@ -62,7 +62,7 @@ eider_status eider_dump_create(eider_context *ctx, struct eider_dump **out)
     if (!wanted) return EIDER_OK;
     if (eider_home_find("EIDER_DUMP_DIR", "dump", folder) != EIDER_HOME_FOUND) {
         eider_context_log(ctx, 1,
-                          "dump: EIDER_DUMP_DIR names no folder by an absolute path; "
+                          "dump: neither EIDER_DUMP_DIR nor a home names a folder; "
                           "nothing is written");
         return EIDER_OK;
     }
