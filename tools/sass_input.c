@@ -41,6 +41,13 @@ static int set_math(const char *value, eider_math *out)
     return cli_fail(CLI_USAGE, "+math: '%s' is not one of auto, approx, fast, exact", value);
 }
 
+static int keep(char **out, const char *value)
+{
+    free(*out);
+    *out = strdup(value);
+    return *out ? CLI_OK : cli_fail_memory(strlen(value) + 1);
+}
+
 /* A tuning parameter goes behind those that are there: the last one counts. */
 static int add_parameter(struct cli_session *s, const char *name, const char *value)
 {
@@ -58,25 +65,28 @@ static int set(struct cli_sass_input *in, const char *name, const char *value)
     if (strcmp(name, "math") == 0) return set_math(value, &s->numerics.math);
     if (strcmp(name, "ftz") == 0) return set_switch(name, value, &s->numerics.ftz);
     if (strcmp(name, "contract") == 0) return set_switch(name, value, &s->numerics.contract);
-    if (strcmp(name, "target") == 0) return in->target = value, CLI_OK;
-    if (strcmp(name, "assembler") == 0) return s->assembler = value, CLI_OK;
+    if (strcmp(name, "target") == 0) return keep(&in->target, value);
+    if (strcmp(name, "assembler") == 0) {
+        int code = keep(&in->assembler, value);
+        s->assembler = in->assembler;
+        return code;
+    }
     return add_parameter(s, name, value);
 }
 
-static int apply_settings(struct cli_sass_input *in, const char *text)
+int cli_sass_set(struct cli_sass_input *in, const char *text)
 {
-    in->settings = strdup(text);
-    if (!in->settings) return cli_fail_memory(strlen(text) + 1);
-    char *rest = in->settings;
-    for (char *word; (word = strsep(&rest, ","));) {
+    char *settings = strdup(text), *rest = settings;
+    int code = settings ? CLI_OK : cli_fail_memory(strlen(text) + 1);
+    for (char *word; !code && (word = strsep(&rest, ","));) {
         char *value = strchr(word, '=');
         if (!value)
-            return cli_fail(CLI_USAGE, "+%s: expected settings, such as +math=fast,vec=4", word);
-        *value++ = '\0';
-        int code = set(in, word, value);
-        if (code) return code;
+            code = cli_fail(CLI_USAGE, "+%s: expected settings, such as +math=fast,vec=4", word);
+        else
+            *value++ = '\0', code = set(in, word, value);
     }
-    return CLI_OK;
+    free(settings);
+    return code;
 }
 
 static const char *target_of(struct cli_sass_input *in)
@@ -208,7 +218,7 @@ static int compile_program(struct cli_sass_input *in)
 
 /* ---- Opening ----------------------------------------------------------- */
 
-static int get_options(const struct cli_sass_input *in, eider_sass_options *out)
+int cli_sass_options(const struct cli_sass_input *in, eider_sass_options *out)
 {
     const struct cli_options *options = in->session.options;
     *out = (eider_sass_options){.entry = cli_options_get(options, CLI_ENTRY)};
@@ -230,7 +240,7 @@ static int open_file(struct cli_sass_input *in, const char *path)
         if (ends_with(path, kinds[i].suffix)) return compile_source(in, kinds[i].kind, size);
     if (code) return code;
     eider_sass_options options;
-    code = get_options(in, &options);
+    code = cli_sass_options(in, &options);
     if (code) return code;
     eider_status status = eider_sass_read(in->session.ctx, in->file, size, &options, &in->sass);
     return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
@@ -246,61 +256,10 @@ static int is_file(const char *word)
 static int open_kernel(struct cli_sass_input *in)
 {
     eider_sass_options options;
-    int code = get_options(in, &options);
+    int code = cli_sass_options(in, &options);
     if (code || in->sass) return code;
     eider_status status = eider_kernel_sass(in->kernel, &options, &in->sass);
     return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
-}
-
-/* ---- Keys ----------------------------------------------------------------- */
-
-#define KEY_DIGITS 32
-
-static int is_key(const char *word)
-{
-    return strlen(word) == KEY_DIGITS && strspn(word, "0123456789abcdef") == KEY_DIGITS;
-}
-
-struct recalled {
-    struct cli_sass_input *in;
-    int code, found;
-};
-
-/* "vec=8" of the manifest's line "config: ...", or 1. */
-static double number_in(const char *manifest, const char *name)
-{
-    const char *config = strstr(manifest, "\nconfig: ");
-    const char *at = config ? strstr(config, name) : NULL;
-    double value = at && at < config + strcspn(config + 1, "\n") ? atof(at + strlen(name)) : 0;
-    return value > 0 ? value : 1;
-}
-
-static int32_t recall(void *user, const eider_cache_entry *entry)
-{
-    struct recalled *r = user;
-    eider_sass_options options;
-    if (entry->problem) return 0;
-    r->found = 1;
-    r->code = get_options(r->in, &options);
-    if (r->code) return 1;
-    options.entry = entry->entry;
-    if (!(options.elements > 0))
-        options.elements =
-            number_in(entry->manifest, "vec=") * number_in(entry->manifest, "unroll=");
-    eider_status status =
-        eider_sass_read(r->in->session.ctx, entry->code, entry->code_size, &options, &r->in->sass);
-    if (status != EIDER_OK) r->code = cli_fail_library(status);
-    return 1;
-}
-
-/* What is on disk has no line information: its own compile had none. */
-static int open_key(struct cli_sass_input *in)
-{
-    struct recalled r = {.in = in};
-    eider_status status = eider_cache_each(in->session.ctx, in->word, recall, &r);
-    if (status != EIDER_OK) return cli_fail_library(status);
-    if (!r.found) return cli_fail(CLI_LIBRARY, "no kernel on disk has the key %s", in->word);
-    return r.code;
 }
 
 static int open_input(struct cli_sass_input *in, const char *base)
@@ -309,9 +268,10 @@ static int open_input(struct cli_sass_input *in, const char *base)
     const char *input = is_settings ? base : in->word;
     if (!input)
         return cli_fail(CLI_USAGE, "%s: settings of what? They go behind an input", in->word);
-    int code = is_settings ? apply_settings(in, in->word + 1) : CLI_OK;
+    const char *settings = is_settings ? in->word + 1 : NULL;
+    if (cli_sass_is_key(input)) return cli_sass_open_key(in, input, settings);
+    int code = settings ? cli_sass_set(in, settings) : CLI_OK;
     if (code) return code;
-    if (is_key(input)) return open_key(in);
     if (is_file(input)) return open_file(in, input);
     code = cli_session_program(&in->session, input);
     return code ? code : compile_program(in);
@@ -336,6 +296,7 @@ void cli_sass_close(struct cli_sass_input *input)
     eider_kernel_release(input->kernel);
     cli_session_close(&input->session);
     free(input->file);
-    free(input->settings);
+    free(input->target);
+    free(input->assembler);
     memset(input, 0, sizeof *input);
 }

@@ -1,6 +1,7 @@
 /* sass_report.h -- machine code as `eider sass` shows it.
  *
  *   sass_input.c  a word of the command line to a report
+ *   sass_key.c    the kernel of a key
  *   sass_text.c   the report for a terminal
  *   sass_json.c   the report as JSON (docs/SASS.md has the schema)
  *   sass_html.c   the report as a page
@@ -19,9 +20,8 @@ struct cli_sass_input {
     struct cli_session session;
     eider_kernel *kernel; /* NULL for a cubin */
     eider_kernel_info info;
-    char *file;         /* the text of a file */
-    char *settings;     /* of "+SETTINGS", cut into words */
-    const char *target; /* of these; NULL: the options' */
+    char *file;               /* the text of a file */
+    char *target, *assembler; /* of "+SETTINGS"; NULL: the options' */
     eider_sass *sass;
     eider_sass_summary summary;
     double measured_gbytes_per_s; /* 0: not measured */
@@ -32,6 +32,14 @@ struct cli_sass_input {
 int cli_sass_open(const struct cli_options *options, const char *word, const char *base,
                   struct cli_sass_input *out);
 void cli_sass_close(struct cli_sass_input *input);
+
+/* For these two files: settings such as "math=fast,vec=4", and the options of a report. */
+int cli_sass_set(struct cli_sass_input *in, const char *settings);
+int cli_sass_options(const struct cli_sass_input *in, eider_sass_options *out);
+
+/* Opens the kernel of a key; with `settings` one that differs from it in these. */
+int cli_sass_is_key(const char *word);
+int cli_sass_open_key(struct cli_sass_input *in, const char *key, const char *settings);
 
 /* "1", "0.25", "1.5e-05". */
 #define CLI_SASS_NUMBER_BYTES 32

@@ -84,7 +84,13 @@ eider sass "$key" --json >key.json
 python3 -c 'import json
 a, b = json.load(open("program.json")), json.load(open("key.json"))
 assert a["summary"]["hash"] == b["summary"]["hash"]
-assert a["summary"]["elements"] == b["summary"]["elements"]'
+assert a["summary"]["elements"] == b["summary"]["elements"]
+assert a["terms"] == b["terms"] and b["summary"]["attribution"] == "terms"'
+eider sass --diff "$key" '+math=fast' | grep -q '^- MUFU.TANH'
+rows='scalar s; out = x * y + s'
+sass "$rows" --in 'x=f16[8,1000]' --in 'y=f16[1000]' --scalar s=2 --json >rows.json
+key=$(python3 -c 'import json; print(json.load(open("rows.json"))["summary"]["key"])')
+eider sass "$key" --json | grep -q '"attribution": "terms"'
 
 # What goes wrong is one message and an exit code.
 fails() {
