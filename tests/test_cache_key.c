@@ -284,6 +284,52 @@ static void the_driver_is_an_ingredient_when_it_assembles(void **state)
     assert_non_null(strstr(by_driver[3].manifest, "\ntarget: sm_121\n"));
 }
 
+/* Which of equal devices, whose memory, how many threads, which places. */
+static void the_device_and_the_contexts_options_do_not_change_the_key(void **state)
+{
+    (void)state;
+    const char *folder = getenv("EIDER_TEST_LIB");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/fake/libcuda.so.1", folder ? folder : EIDER_TEST_LIB);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(library);
+    const struct fake_cuda *fake = dlsym(library, "fake_cuda");
+    const eider_context_options options[] = {
+        {.cuda_library = path, .cache_dir = ""},
+        {.cuda_library = path, .cache_dir = "/nowhere", .cache_path = "/nowhere/either"},
+        {.cuda_library = path, .cpu_threads = 7, .worker_deadline_ms = 5, .cache_max_files = 9},
+    };
+    enum { N = sizeof options / sizeof options[0] };
+    struct identity gpu[N], cpu[N];
+    eider_context *kept = ctx;
+    fake->reset();
+    for (int i = 0; i < N; i++) {
+        int64_t n = 64;
+        eider_device *device, *host;
+        eider_program *program;
+        eider_tensor args[] = {tensor_of(NULL, EIDER_F32, 1, &n),
+                               tensor_of(NULL, EIDER_F32, 1, &n)};
+        must(eider_context_create(&options[i], &ctx));
+        must(eider_device_open(ctx, i ? "cuda:1" : "cuda:0", &device));
+        must(eider_device_open(ctx, "cpu", &host));
+        must(eider_program_parse(ctx, "out = x + 1", &program));
+        eider_request request = {
+            .program = program, .args = args, .n_args = 2, .assembler = "driver"};
+        gpu[i] = identify_for(device, &request);
+        request.assembler = NULL;
+        cpu[i] = identify_for(host, &request);
+        eider_program_release(program);
+        eider_device_release(host);
+        eider_device_release(device);
+        eider_context_destroy(ctx);
+    }
+    ctx = kept;
+    for (int i = 1; i < N; i++) {
+        check_same(&gpu[0], &gpu[i], "options and device", 1);
+        check_same(&cpu[0], &cpu[i], "options and host", 1);
+    }
+}
+
 /* ---- Sources ---------------------------------------------------------------------------- */
 
 static struct identity identify_source(eider_source source, const char *config)
@@ -446,6 +492,7 @@ int main(void)
         cmocka_unit_test(what_does_not_matter_does_not_change_the_key),
         cmocka_unit_test(assemblers_and_their_versions_are_ingredients),
         cmocka_unit_test(the_driver_is_an_ingredient_when_it_assembles),
+        cmocka_unit_test(the_device_and_the_contexts_options_do_not_change_the_key),
         cmocka_unit_test(every_ingredient_of_a_source_changes_the_key),
         cmocka_unit_test(every_line_of_the_manifest_is_in_the_key),
         cmocka_unit_test(folder_home_time_process_and_addresses_do_not_change_the_key),

@@ -7,7 +7,10 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <llvm-c/Core.h>
+#include <llvm-c/IRReader.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +20,7 @@
 #include <unistd.h>
 
 #include "disk_cache.h"
+#include "fake_cuda.h"
 #include "support_cache.h"
 #include "support_runtime.h"
 
@@ -209,6 +213,98 @@ static void without_a_directory_nothing_is_written_or_said(void **state)
     cache_expect(&s, 0, 0);
     eider_context_counters(s.ctx, &c);
     assert_int_equal(c.disk_absent + c.disk_writes + (uint64_t)s.log.n, 0);
+    cache_close(&s);
+}
+
+/* ---- What does not work is not kept ---------------------------------------------- */
+
+static int is_broken;
+
+static void *build(void *user, void *context, const char *triple, const char *config, char *reason,
+                   size_t reason_size)
+{
+    static const char text[] = "define void @k(ptr %x) { store float 1.0, ptr %x\n ret void }";
+    LLVMModuleRef module = NULL;
+    char *message = NULL;
+    (void)user, (void)triple, (void)config;
+    if (is_broken) {
+        snprintf(reason, reason_size, "not today");
+        return NULL;
+    }
+    LLVMMemoryBufferRef buffer =
+        LLVMCreateMemoryBufferWithMemoryRangeCopy(text, sizeof text - 1, "text");
+    LLVMParseIRInContext(context, buffer, &module, &message);
+    return module;
+}
+
+static const eider_operand one_operand[] = {{"x", EIDER_OUTPUT, EIDER_F32}};
+
+/* Neither on disk nor in memory: asked again, it is compiled again. */
+static void a_failed_compile_leaves_nothing(void **state)
+{
+    (void)state;
+    struct cache_session s;
+    eider_counters c;
+    eider_kernel *kernel;
+    eider_source source = {.kind = EIDER_SOURCE_CALLBACK,
+                           .build = build,
+                           .identity = "test-v1",
+                           .entry = "k",
+                           .n_operands = 1,
+                           .operands = one_operand};
+    eider_request request = {.source = &source};
+    cache_open(&s, directory, NULL);
+    for (is_broken = 2; is_broken; is_broken--) {
+        assert_int_equal(eider_prepare(s.cpu, &request, &kernel), EIDER_CODEGEN);
+        assert_non_null(strstr(eider_error(), "not today"));
+        assert_int_equal(cache_list(directory, &files), 0);
+        assert_int_equal(cache_temporaries(directory), 0);
+    }
+    must(eider_prepare(s.cpu, &request, &kernel));
+    eider_kernel_release(kernel);
+    eider_context_counters(s.ctx, &c);
+    assert_int_equal(c.disk_writes, 1);
+    cache_close(&s);
+    is_broken = 1;
+    cache_open(&s, directory, NULL);
+    must(eider_prepare(s.cpu, &request, &kernel)); /* the callback is not asked */
+    eider_kernel_release(kernel);
+    cache_close(&s);
+}
+
+/* What an assembler made is loaded before it is kept. */
+static void what_a_driver_refuses_is_not_kept(void **state)
+{
+    (void)state;
+    const char *folder = getenv("EIDER_TEST_LIB");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/fake/libcuda.so.1", folder ? folder : EIDER_TEST_LIB);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(library);
+    const struct fake_cuda *fake = dlsym(library, "fake_cuda");
+    fake->reset();
+    struct cache_session s;
+    eider_device *gpu;
+    eider_kernel *kernel;
+    eider_counters c;
+    eider_source source = {.kind = EIDER_SOURCE_PTX,
+                           .data = ".version 7.8\n.target sm_80\n.address_size 64\n"
+                                   ".visible .entry k(.param .u64 x) { ret; }\n",
+                           .entry = "k",
+                           .n_operands = 1,
+                           .operands = one_operand};
+    eider_request request = {.source = &source};
+    cache_open(&s, directory, &(eider_context_options){.cuda_library = path});
+    must(eider_device_open(s.ctx, "cuda:0", &gpu));
+    fake->break_call("cuModuleLoadDataEx", 1, 218); /* CUDA_ERROR_INVALID_PTX */
+    assert_int_not_equal(eider_prepare(gpu, &request, &kernel), EIDER_OK);
+    assert_true(fake->has_failed());
+    assert_int_equal(cache_list(directory, &files), 0);
+    must(eider_prepare(gpu, &request, &kernel));
+    eider_kernel_release(kernel);
+    eider_context_counters(s.ctx, &c);
+    assert_int_equal(c.disk_writes, cache_list(directory, &files));
+    eider_device_release(gpu);
     cache_close(&s);
 }
 
@@ -498,6 +594,8 @@ int main(void)
         TEST(force_compiles_again_and_replaces),
         TEST(equal_kernels_are_equal_files),
         TEST(without_a_directory_nothing_is_written_or_said),
+        TEST(a_failed_compile_leaves_nothing),
+        TEST(what_a_driver_refuses_is_not_kept),
         TEST(a_cut_entry_is_replaced),
         TEST(every_flipped_bit_is_noticed),
         TEST(another_kernels_entry_under_this_name_is_not_used),

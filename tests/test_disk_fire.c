@@ -13,10 +13,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -332,6 +334,33 @@ static void a_disk_without_inodes_is_filled_and_then_left_alone(void **state)
     expect_small_disk("nr_inodes=24,mode=700");
 }
 
+/* Beyond the limit a write raises a signal, which would end the host. */
+static void run_with_small_files(void)
+{
+    struct cache_session s;
+    struct rlimit limit = {1024, 1024};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(1);
+    cache_open(&s, directory, NULL);
+    if (!cache_run(&s, 0, NULL) || !cache_run(&s, 1, NULL)) _exit(2);
+    if (s.log.n != 1 || !strstr(s.log.last, "nothing more is kept")) _exit(3);
+    cache_close(&s);
+    sigset_t pending;
+    if (sigpending(&pending) != 0 || sigismember(&pending, SIGXFSZ)) _exit(4);
+    if (cache_temporaries(directory)) _exit(5);
+    _exit(0);
+}
+
+static void a_limit_on_the_size_of_files_is_a_full_disk_and_no_signal(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork();
+    if (child == 0) run_with_small_files();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(count_good(), 0);
+}
+
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 static void processes_that_start_together_are_all_right(void **state)
@@ -366,6 +395,7 @@ int main(void)
         TEST(reading_survives_every_failure),
         TEST(a_disk_of_64_kib_is_filled_and_then_left_alone),
         TEST(a_disk_without_inodes_is_filled_and_then_left_alone),
+        TEST(a_limit_on_the_size_of_files_is_a_full_disk_and_no_signal),
         TEST(processes_that_start_together_are_all_right),
         TEST(killed_processes_leave_nothing_bad),
     };

@@ -8,9 +8,11 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -115,6 +117,43 @@ static void an_archive_is_a_layer(void **state)
     cache_expect(&s, 3, 0);
     assert_int_equal(s.log.n, 0);
     cache_close(&s);
+}
+
+/* The disk of `other`, where the user's directory would be, too. */
+static void run_on_read_only_disk(void)
+{
+    char place[CACHE_PATH_BYTES + 16];
+    struct cache_session s;
+    eider_counters c;
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount(other, other, NULL, MS_BIND, NULL) != 0 ||
+        mount("none", other, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
+        _exit(77);
+    snprintf(place, sizeof place, "%s/mine", other);
+    cache_open(&s, place, &(eider_context_options){.cache_path = archive});
+    for (int k = 0; k < 3; k++)
+        if (!cache_run(&s, k, NULL)) _exit(1);
+    eider_context_counters(s.ctx, &c);
+    if (c.disk_hits != 3 || c.compiles || s.log.n) _exit(2);
+    if (!cache_run(&s, 3, NULL) || !cache_run(&s, 4, NULL)) _exit(3);
+    if (s.log.n != 1 || !strstr(s.log.last, "Read-only file system")) _exit(4);
+    cache_close(&s);
+    _exit(0);
+}
+
+static void an_archive_serves_on_a_read_only_disk(void **state)
+{
+    (void)state;
+    int status;
+    fill_archive(3);
+    pid_t child = fork();
+    if (child == 0) run_on_read_only_disk();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+        fprintf(stderr, "SKIPPED (may not mount): an archive on a read-only disk\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
 }
 
 static void an_archive_may_be_empty(void **state)
@@ -542,6 +581,7 @@ int main(void)
         TEST(a_layer_is_read_and_never_written),
         TEST(layers_come_from_the_environment_in_order),
         TEST(an_archive_is_a_layer),
+        TEST(an_archive_serves_on_a_read_only_disk),
         TEST(an_archive_may_be_empty),
         TEST(an_archive_is_imported),
         TEST(a_damaged_archive_does_no_harm),

@@ -171,6 +171,31 @@ eider_status eider_disk_read(const eider_allocator *a, const char *path, size_t 
     return status;
 }
 
+/* ---- Writing ------------------------------------------------------------------- */
+
+int eider_disk_write(int fd, const void *data, size_t size)
+{
+    static const struct timespec at_once;
+    const char *at = data;
+    sigset_t limit, before;
+    ssize_t n = 0;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &limit, &before);
+    while (size && (n = write(fd, at, size)) != 0) {
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) break;
+        at += n;
+        size -= (size_t)n;
+    }
+    int code = errno;
+    if (n < 0 && code == EFBIG && !sigismember(&before, SIGXFSZ))
+        sigtimedwait(&limit, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = n == 0 && size ? EIO : code;
+    return size == 0;
+}
+
 /* ---- Temporary files ----------------------------------------------------------- */
 
 static uint64_t host;
@@ -242,14 +267,7 @@ int eider_disk_draft(const char *temporary, struct eider_disk_draft *out,
 int eider_disk_draft_add(struct eider_disk_draft *draft, const void *data, size_t size,
                          struct eider_disk_error *error)
 {
-    const char *at = data;
-    for (size_t left = size; left;) {
-        ssize_t n = write(draft->fd, at, left);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return failed(error, "write", draft->name);
-        at += n;
-        left -= (size_t)n;
-    }
+    if (!eider_disk_write(draft->fd, data, size)) return failed(error, "write", draft->name);
     draft->size += size;
     return 1;
 }

@@ -38,6 +38,10 @@ eider_status eider_disk_read(const eider_allocator *a, const char *path, size_t 
 int eider_disk_read_at(int fd, void *to, size_t size, uint64_t offset,
                        struct eider_disk_error *error);
 
+/* Writes all of it; 0 on failure, and errno says why.  A limit on the size of files is a
+ * failure like others (EFBIG) and not a signal, which would end the host. */
+int eider_disk_write(int fd, const void *data, size_t size);
+
 /* A file that is being written and has no name of its own yet. */
 #define EIDER_DISK_PATH_BYTES 4608
 struct eider_disk_draft {

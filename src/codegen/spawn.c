@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "codegen.h"
+#include "disk.h"
 #include "process.h"
 
 #define OUTPUT_BYTES_MAX ((size_t)1 << 20)
@@ -49,16 +50,10 @@ static eider_status open_input(const struct eider_blob *input, int *out)
                                     : open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (*out < 0)
         return eider_fail(EIDER_IO, "no input could be made for a tool: %s", strerror(errno));
-    size_t done = 0;
-    while (input && done < input->size) {
-        ssize_t n = write(*out, (const char *)input->data + done, input->size - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            close(*out);
-            return eider_fail(EIDER_IO, "the input of a tool could not be written: %s",
-                              strerror(errno));
-        }
-        done += (size_t)n;
+    if (input && !eider_disk_write(*out, input->data, input->size)) {
+        eider_fail(EIDER_IO, "the input of a tool could not be written: %s", strerror(errno));
+        close(*out);
+        return EIDER_IO;
     }
     lseek(*out, 0, SEEK_SET);
     return EIDER_OK;

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "disk.h"
+
 #define ARENA_BYTES_MAX ((size_t)1 << 30)
 #define SAMPLES_MAX 100000
 
@@ -231,14 +233,7 @@ eider_status eider_records_read(struct eider_records *records, const char *path,
 
 static eider_status write_all(int fd, const char *text, size_t size, const char *path)
 {
-    while (size) {
-        ssize_t n = write(fd, text, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail_io("writing", path);
-        text += n;
-        size -= (size_t)n;
-    }
-    return EIDER_OK;
+    return eider_disk_write(fd, text, size) ? EIDER_OK : fail_io("writing", path);
 }
 
 eider_status eider_records_make_folder(const char *path)
