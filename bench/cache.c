@@ -4,6 +4,14 @@
  *       -Lbuild/release -leider -Wl,-rpath,$PWD/build/release
  *   build/bench_cache [cuda:0|cpu]
  *
+ * On a host with nothing but gcc and a driver, with a bundle unpacked at $B:
+ *
+ *   gcc -std=gnu17 -O2 -I$B/include bench/cache.c -o bench_cache -L$B/lib -leider -Wl,-rpath,$B/lib
+ *   ./bench_cache cuda:0
+ *
+ * The bundle has an assembler of its own.  Where a library has none and no ptxas is on PATH, the
+ * driver assembles at every load, and that is what is measured.
+ *
  * Every repeat is a new process that opens the device first, then asks for three kernels
  * that are on disk: the first one also pays for what a process does once.  The clock runs
  * around eider_prepare, from the request to the loaded kernel.  The first process finds

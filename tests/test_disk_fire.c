@@ -271,6 +271,10 @@ static void reading_survives_every_failure(void **state)
         arm(row->call, row->code, row->nth, row->times);
         int ok = cache_run(&s, 0, NULL), n_failed = fault.n_failed;
         disarm();
+        eider_counters c;
+        eider_context_counters(s.ctx, &c);
+        assert_int_equal(c.disk_hits + c.disk_absent + c.disk_unreadable, 1);
+        assert_int_equal(c.disk_unreadable, s.log.n > 0);
         cache_close(&s);
         if (!ok || !n_failed) fail_msg("%s: %d calls failed", row->what, n_failed);
         if (s.log.n > row->warns)

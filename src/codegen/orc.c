@@ -16,6 +16,7 @@
 #include "codegen.h"
 #include "emit.h"
 #include "llvm_error.h"
+#include "target_machine.h"
 
 #define VECTOR_MATH "libsleef.so.3"
 #define NAME_BYTES 512
@@ -147,9 +148,27 @@ static LLVMOrcObjectLayerRef make_object_layer(void *user, LLVMOrcExecutionSessi
     return LLVMOrcCreateRTDyldObjectLinkingLayerWithSectionMemoryManager(session);
 }
 
+/* Nothing is compiled here: a machine without features spares ORC to ask for the host's, which
+ * takes a third of its start. */
+static LLVMOrcJITTargetMachineBuilderRef plain_machine(void)
+{
+    const char *triple = eider_target_host()->triple;
+    LLVMTargetRef target;
+    char *message = NULL;
+    if (LLVMGetTargetFromTriple(triple, &target, &message)) {
+        LLVMDisposeMessage(message);
+        return NULL;
+    }
+    LLVMTargetMachineRef machine = LLVMCreateTargetMachine(
+        target, triple, "", "", LLVMCodeGenLevelNone, LLVMRelocDefault, LLVMCodeModelDefault);
+    return machine ? LLVMOrcJITTargetMachineBuilderCreateFromTargetMachine(machine) : NULL;
+}
+
 static eider_status create_jit(struct eider_cpu_image *image)
 {
     LLVMOrcLLJITBuilderRef builder = LLVMOrcCreateLLJITBuilder();
+    LLVMOrcJITTargetMachineBuilderRef machine = plain_machine();
+    if (machine) LLVMOrcLLJITBuilderSetJITTargetMachineBuilder(builder, machine);
     LLVMOrcLLJITBuilderSetObjectLinkingLayerCreator(builder, make_object_layer, NULL);
     LLVMErrorRef error = LLVMOrcCreateLLJIT(&image->jit, builder);
     if (error) {
