@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -380,6 +381,32 @@ static void use_and_not_age_decides_and_is_written_once_a_day(void **state)
 }
 
 /* Names as disk.c writes them, of a process that ended, of this one, and of long ago. */
+/* Such as a process that was stopped in a sweep; its lock file stays. */
+static void nobody_waits_for_a_sweep(void **state)
+{
+    (void)state;
+    struct cache_session s;
+    struct stat before, after;
+    char path[CACHE_PATH_BYTES + 16];
+    uint64_t removed;
+    fill(directory, 0, 3);
+    snprintf(path, sizeof path, "%s/sweep.lock", directory);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(fstat(fd, &before), 0);
+    set_used(path, time(NULL) - 7200);
+    cache_open(&s, directory, &(eider_context_options){.cache_max_files = 3});
+    cache_expect(&s, 3, 0);
+    assert_int_equal(cache_list(directory, &files), 4); /* the other will see to it */
+    must(eider_cache_prune(s.ctx, UINT64_MAX, 1, &removed));
+    assert_int_equal(removed, 3);
+    assert_int_equal(s.log.n, 0);
+    cache_close(&s);
+    close(fd);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+}
+
 static void what_dead_processes_left_is_collected(void **state)
 {
     (void)state;
@@ -589,6 +616,7 @@ int main(void)
         TEST(the_budget_of_files_is_kept_and_the_oldest_go),
         TEST(the_budget_of_bytes_is_kept),
         TEST(use_and_not_age_decides_and_is_written_once_a_day),
+        TEST(nobody_waits_for_a_sweep),
         TEST(what_dead_processes_left_is_collected),
         TEST(entries_can_be_walked),
         TEST(a_miss_is_explained_by_the_nearest_entry),

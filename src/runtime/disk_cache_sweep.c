@@ -29,14 +29,14 @@
 
 /* A descriptor to release the claim with; -1 when somebody else sweeps, -2 when nothing can
  * be locked here. */
-static int claim(const struct eider_disk_cache *cache, int waits)
+static int claim(const struct eider_disk_cache *cache)
 {
     char path[EIDER_DISK_PATH_BYTES];
     if (snprintf(path, sizeof path, "%s/" LOCK, cache->root) >= (int)sizeof path) return -2;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return -2;
     int rc;
-    do rc = flock(fd, LOCK_EX | (waits ? 0 : LOCK_NB));
+    do rc = flock(fd, LOCK_EX | LOCK_NB);
     while (rc != 0 && errno == EINTR);
     if (rc == 0) return fd;
     int is_taken = errno == EWOULDBLOCK;
@@ -156,7 +156,7 @@ eider_status eider_disk_cache_trim(struct eider_disk_cache *cache, uint64_t max_
     *out = (struct eider_disk_total){0};
     if (!eider_disk_cache_root(cache)) return EIDER_OK;
     if (only_counts) return count_and_trim(cache, max_bytes, max_files, 0, out);
-    int fd = claim(cache, 1);
+    int fd = claim(cache); /* who was asked to sweep does so beside another, who may have stopped */
     collect(cache);
     eider_status status = count_and_trim(cache, max_bytes, max_files, 0, out);
     end_claim(fd);
@@ -188,7 +188,7 @@ void eider_disk_cache_published(struct eider_disk_cache *cache, uint64_t bytes)
     pthread_mutex_unlock(&cache->lock);
     if (!is_due && !(is_first && is_stale(cache))) return;
 
-    int fd = claim(cache, 0);
+    int fd = claim(cache);
     if (fd == -1) return;
     struct eider_disk_total ignored;
     collect(cache);
