@@ -97,10 +97,9 @@ class Browser:
 # The rows of a column that are lit, and all that are in the pass, as text.
 LIT = "[...document.querySelectorAll('#%s .lit')].map(r => r.textContent)"
 ROWS = "[...document.querySelectorAll('#%s > div:not(.out)')].map(r => r.textContent)"
-# The row of the term whose text contains a word, moved into view: its middle.
-TERM = """(() => {
-  const row = [...document.querySelectorAll('#terms .step')]
-    .find(r => r.textContent.includes('%s'));
+# The row of a column whose text contains a word, moved into view: its middle.
+PLACE = """(() => {
+  const row = [...document.querySelectorAll('#%s > div')].find(r => r.textContent.includes('%s'));
   row.scrollIntoView({block: 'center'});
   const b = row.getBoundingClientRect();
   return [b.left + Math.min(b.width, 60) / 2, b.top + b.height / 2];
@@ -139,9 +138,13 @@ def check(condition, *what):
         sys.exit(1)
 
 
+def point_at(browser, column, word):
+    browser.move_to(2, 2)  # no row is there, so that scrolling brings none under the mouse
+    browser.move_to(*browser.js(PLACE % (column, word)))
+
+
 def check_lights(browser):
-    x, y = browser.js(TERM % "tanh.approx")
-    browser.move_to(x, y)
+    point_at(browser, "terms", "tanh.approx")
     for column, word in (("ir", "tanh.approx"), ("ptx", "tanh.approx"), ("sass", "MUFU.TANH")):
         lit = browser.js(LIT % column)
         want = [row for row in browser.js(ROWS % column) if word in row]
@@ -151,6 +154,18 @@ def check_lights(browser):
         check(browser.js(SEEN % column) > 0, f"#{column}: nothing that is lit can be seen")
     terms = browser.js(LIT % "terms")
     check(len(terms) == 1 and "tanh.approx" in terms[0], "#terms:", terms)
+
+
+def check_whole_terms(browser):
+    """A term of the program lights all its steps, and machine code its step."""
+    point_at(browser, "terms", "silu(gate)")
+    lit = browser.js(LIT % "sass")
+    for word in ("FMNMX", "MUFU.TANH", "FFMA"):
+        check(any(word in row for row in lit), f"silu(gate): no {word} is lit:", lit)
+    check(not any("LDG" in row for row in lit), "silu(gate): a load is lit:", lit)
+    point_at(browser, "sass", "MUFU.TANH")
+    terms = browser.js(LIT % "terms")
+    check(len(terms) == 1 and "tanh.approx" in terms[0], "from machine code, #terms:", terms)
 
 
 def check_look(browser, width, scheme):
@@ -178,6 +193,7 @@ def main():
             for width, height in SIZES:
                 for scheme in ("light", "dark"):
                     browser.look(width, height, scheme)
+                    check_whole_terms(browser)
                     check_lights(browser)
                     check_look(browser, width, scheme)
                     if len(sys.argv) > 2:

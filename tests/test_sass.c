@@ -499,6 +499,42 @@ static void limits_follow_counts_and_rates(void **state)
     eider_sass_release(sass);
 }
 
+static void occupancy_is_that_of_the_occupancy_calculator(void **state)
+{
+    (void)state;
+    static const char *const code[] = {"EXIT"};
+    static const struct {
+        const char *target;
+        int registers, threads, shared, blocks, warps;
+        const char *limit;
+    } rows[] = {
+        {"sm_90", 32, 128, 0, 16, 64, "warps"},
+        {"sm_90", 40, 128, 0, 12, 48, "registers"},
+        {"sm_90", 48, 128, 0, 10, 40, "registers"},
+        {"sm_90", 255, 128, 0, 2, 8, "registers"},
+        {"sm_90", 128, 1024, 0, 0, 0, "registers"}, /* cannot be launched */
+        {"sm_90", 16, 32, 0, 32, 32, "blocks"},
+        {"sm_90", 32, 128, 100 * 1024, 2, 8, "shared memory"},
+        {"sm_86", 32, 128, 0, 12, 48, "warps"},
+        {"sm_86", 16, 32, 0, 16, 16, "blocks"},
+        {"sm_80", 64, 256, 0, 4, 32, "registers"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct eider_sass *s = listed(code, 1);
+        const eider_sass_options options = {0};
+        struct eider_sass_job job = {.options = &options};
+        assert_int_equal(eider_target_parse(rows[i].target, &s->target), EIDER_OK);
+        s->summary.registers = rows[i].registers;
+        s->summary.block_threads = rows[i].threads;
+        s->summary.shared_bytes = rows[i].shared;
+        assert_int_equal(eider_sass_bound_all(s, &job), EIDER_OK);
+        if (s->summary.blocks != rows[i].blocks || s->summary.warps != rows[i].warps)
+            fail_msg("row %zu: %d blocks, %d warps", i, s->summary.blocks, s->summary.warps);
+        assert_string_equal(s->summary.occupancy_limit, rows[i].limit);
+        eider_sass_release(s);
+    }
+}
+
 /* ---- Budgets and differences ------------------------------------------------------ */
 
 static void budgets_are_checked_claim_by_claim(void **state)
@@ -783,6 +819,14 @@ static void a_missing_nvdisasm_is_one_error_with_every_path(void **state)
     assert_non_null(strstr(eider_error(), "/nowhere/nvdisasm"));
     unsetenv("EIDER_NVDISASM");
     eider_kernel_release(kernel);
+
+    eider_tool tool;
+    static const char *const variables[] = {"EIDER_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"};
+    for (size_t i = 0; i < 3; i++) unsetenv(variables[i]);
+    for (size_t i = 0; eider_tool_find(ctx, i, &tool); i++)
+        if (strcmp(tool.name, "nvdisasm") == 0)
+            assert_ptr_equal(strstr(tool.tried, "EIDER_CUDA_HOME: not set\nCUDA_HOME: not set\n"),
+                             tool.tried);
 }
 
 int main(void)
@@ -802,6 +846,7 @@ int main(void)
         cmocka_unit_test(slow_paths_are_flagged),
         cmocka_unit_test(every_slow_path_has_its_flag_and_plain_code_none),
         cmocka_unit_test(limits_follow_counts_and_rates),
+        cmocka_unit_test(occupancy_is_that_of_the_occupancy_calculator),
         cmocka_unit_test(budgets_are_checked_claim_by_claim),
         cmocka_unit_test(differences_ignore_names_and_see_the_rest),
         cmocka_unit_test(a_listing_says_what_json_says),

@@ -100,13 +100,22 @@ const char *eider_tools_name(enum eider_tool_id id)
 
 /* ---- Checks: 1 when the tool is at `path`, else the reason is noted -------- */
 
+/* Whether `line` is one of the lines of `text`. */
+static int has_line(const char *text, const char *line)
+{
+    size_t n = strlen(line);
+    for (const char *at = text; (at = strstr(at, line)); at += n)
+        if ((at == text || at[-1] == '\n') && (!at[n] || at[n] == '\n')) return 1;
+    return 0;
+}
+
 static void note(struct search *search, const char *place, const char *reason)
 {
     eider_tool *tool = search->tool;
     size_t length = strlen(tool->tried);
     char line[512];
     snprintf(line, sizeof line, "%.300s: %.200s", place, reason);
-    if (strstr(tool->tried, line)) return; /* two patterns may lead to one place */
+    if (has_line(tool->tried, line)) return; /* two patterns may lead to one place */
     int n = snprintf(tool->tried + length, sizeof tool->tried - length, "%s%s", length ? "\n" : "",
                      line);
     if (n < 0 || (size_t)n >= sizeof tool->tried - length) tool->tried[length] = '\0';
