@@ -320,18 +320,28 @@ static void place_element(struct build *b, LLVMValueRef element, struct bounded 
             out->ptrs[i] = address(b, i, &p);
 }
 
+/* Stores the outputs of an element that exists. */
 static void store_element(struct build *b, const struct bounded *at, int k)
+{
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        if (operand_at(b, i)->kind != EIDER_OUTPUT) continue;
+        eider_dtype type = operand_at(b, i)->type;
+        LLVMValueRef value = packs_of(b, k)[i];
+        eider_lines_set(b->e, EIDER_LINE_STORE, i);
+        if (b->machine->store_if)
+            b->machine->store_if(b->e, type, at->exists, at->ptrs[i], saturates(b, i), value);
+        else
+            b->machine->store_each(b->e, type, &at->ptrs[i], saturates(b, i), value);
+    }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+}
+
+static void branch_and_store(struct build *b, const struct bounded *at, int k)
 {
     LLVMBasicBlockRef store = new_block(b, "store"), after = new_block(b, "after");
     LLVMBuildCondBr(b->e->builder, at->exists, store, after);
     LLVMPositionBuilderAtEnd(b->e->builder, store);
-    for (uint32_t i = 0; i < b->layout->n_operands; i++)
-        if (operand_at(b, i)->kind == EIDER_OUTPUT) {
-            eider_lines_set(b->e, EIDER_LINE_STORE, i);
-            b->machine->store_each(b->e, operand_at(b, i)->type, &at->ptrs[i], saturates(b, i),
-                                   packs_of(b, k)[i]);
-        }
-    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+    store_element(b, at, k);
     LLVMBuildBr(b->e->builder, after);
     LLVMPositionBuilderAtEnd(b->e->builder, after);
 }
@@ -356,7 +366,8 @@ static void build_group(struct build *b, LLVMValueRef begin, int n)
         }
     }
     for (int k = 0; k < n; k++) compute(b, k);
-    for (int k = 0; k < n && b->e->status == EIDER_OK; k++) store_element(b, &at[k], k);
+    for (int k = 0; k < n && b->e->status == EIDER_OK; k++)
+        (b->machine->store_if ? store_element : branch_and_store)(b, &at[k], k);
 }
 
 static void build_elements(struct build *b, LLVMValueRef tile)

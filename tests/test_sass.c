@@ -309,6 +309,40 @@ static void instructions_belong_to_terms_as_written(void **state)
     eider_sass_release(sass);
 }
 
+/* LLVM drops the lines of what it moves behind a branch; single elements have none. */
+static void all_code_is_attributed_outside_the_pass_as_well(void **state)
+{
+    (void)state;
+    NEED_TOOLS();
+    static const struct {
+        const char *opcode, *text;
+        eider_sass_kind kind;
+    } rows[] = {
+        {"LDG", "load ", EIDER_SASS_LOAD},
+        {"STG", "store out", EIDER_SASS_STORE},
+        {"MUFU", "t3 = tanh.approx", EIDER_SASS_STEP},
+        {"FMNMX", "t1 = max", EIDER_SASS_STEP},
+        {"FMUL", "", EIDER_SASS_STEP},
+        {"FFMA", "t4 = fma", EIDER_SASS_STEP},
+    };
+    struct support_sass how = plain;
+    how.type = EIDER_BF16;
+    eider_sass *sass = support_sass_report(ctx, "out = silu(x) * y", &how);
+    eider_sass_instruction c;
+    eider_sass_term t;
+    int in_tail[sizeof rows / sizeof rows[0]] = {0};
+    for (size_t i = 0; eider_sass_code(sass, i, &c); i++)
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            if (!eider_sass_opcode_is(c.opcode, rows[r].opcode)) continue;
+            assert_true(eider_sass_terms(sass, (size_t)c.term, &t));
+            if (t.kind != rows[r].kind || !strstr(t.text, rows[r].text))
+                fail_msg("%04x %s is '%s'", c.offset, c.opcode, t.text);
+            in_tail[r] += c.in_tail;
+        }
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) assert_true(in_tail[r] > 0);
+    eider_sass_release(sass);
+}
+
 static void line_information_changes_no_byte(void **state)
 {
     (void)state;
@@ -841,6 +875,7 @@ int main(void)
         cmocka_unit_test(a_report_tells_what_ptxas_tells),
         cmocka_unit_test(counts_are_per_element_and_add_up),
         cmocka_unit_test(instructions_belong_to_terms_as_written),
+        cmocka_unit_test(all_code_is_attributed_outside_the_pass_as_well),
         cmocka_unit_test(line_information_changes_no_byte),
         cmocka_unit_test(loops_over_tiles_are_the_pass),
         cmocka_unit_test(slow_paths_are_flagged),

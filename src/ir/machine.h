@@ -98,6 +98,10 @@ struct eider_machine {
     LLVMValueRef (*load_each)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs);
     void (*store_each)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs,
                        int saturate, LLVMValueRef value);
+    /* One element at `ptr`, stored where `exists` (i1) holds, without a branch.  NULL where the
+     * target has no such store. */
+    void (*store_if)(struct eider_emit *e, eider_dtype type, LLVMValueRef exists, LLVMValueRef ptr,
+                     int saturate, LLVMValueRef value);
 
     /* One scalar of storage type `type` (as passed by value) as a pack of its compute type. */
     LLVMValueRef (*splat)(struct eider_emit *e, eider_dtype type, LLVMValueRef scalar);

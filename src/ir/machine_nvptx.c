@@ -315,6 +315,16 @@ static LLVMValueRef cut(struct eider_emit *e, struct words w, const LLVMValueRef
     return bits == w.bits ? word : LLVMBuildTrunc(e->builder, word, int_type(e, bits), "");
 }
 
+/* LLVM makes one instruction of a load and this, with the line of this: the load's. */
+static LLVMValueRef widen_word(struct eider_emit *e, LLVMValueRef word)
+{
+    int is_load = e->lines.now.kind == EIDER_LINE_CONVERT;
+    if (is_load) eider_lines_turn(e, EIDER_LINE_LOAD);
+    word = LLVMBuildZExt(e->builder, word, int_type(e, 32), "");
+    if (is_load) eider_lines_turn(e, EIDER_LINE_CONVERT);
+    return word;
+}
+
 static LLVMValueRef widen_bf16(struct eider_emit *e, struct words w, const LLVMValueRef *words,
                                int i)
 {
@@ -324,7 +334,7 @@ static LLVMValueRef widen_bf16(struct eider_emit *e, struct words w, const LLVMV
         bits = LLVMBuildAnd(e->builder, words[i / 2], i32(e, 0xFFFF0000), "");
     } else {
         LLVMValueRef word = words[w.bits == 32 ? i / 2 : i];
-        if (w.bits < 32) word = LLVMBuildZExt(e->builder, word, int_type(e, 32), "");
+        if (w.bits < 32) word = widen_word(e, word);
         bits = LLVMBuildShl(e->builder, word, i32(e, 16), "");
     }
     return cast_to(e, bits, f32);
@@ -553,6 +563,23 @@ static void nvptx_store_each(struct eider_emit *e, eider_dtype type, const LLVMV
     nvptx_store(e, type, ptrs[0], 1, EIDER_STORE_WB, saturate, &value);
 }
 
+/* By assembly: LLVM would branch around the store, and sink what it can behind the branch, the
+ * loads of the element among it. */
+static void nvptx_store_if(struct eider_emit *e, eider_dtype type, LLVMValueRef exists,
+                           LLVMValueRef ptr, int saturate, LLVMValueRef value)
+{
+    char text[64], constraints[64] = "b,l";
+    struct words w = words_of(type, 1);
+    eider_lines_turn(e, EIDER_LINE_CONVERT);
+    LLVMValueRef word = cast_to(e, bits_of(e, type, saturate, value), int_type(e, w.bits));
+    if (w.bits == 8) word = LLVMBuildZExt(e->builder, word, register_type(e, 8), "");
+    eider_lines_turn(e, EIDER_LINE_STORE);
+    LLVMValueRef args[3] = {exists, ptr, word};
+    snprintf(text, sizeof text, "@$0 st.global.b%d [$1], $2;", w.bits);
+    constraint_list(constraints, sizeof constraints, "", w.bits, 1);
+    eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, constraints, 0, args, 3);
+}
+
 static LLVMValueRef nvptx_splat(struct eider_emit *e, eider_dtype type, LLVMValueRef scalar)
 {
     struct words w = words_of(type, 1);
@@ -615,6 +642,7 @@ const struct eider_machine eider_machine_nvptx = {
     .store = nvptx_store,
     .load_each = nvptx_load_each,
     .store_each = nvptx_store_each,
+    .store_if = nvptx_store_if,
     .splat = nvptx_splat,
     .round = nvptx_round,
     .math = eider_math_nvptx,
