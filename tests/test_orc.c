@@ -107,6 +107,58 @@ static void libm_is_called_by_name(void **state)
     assert_true(fabsf(x[0] - 0.62996052f) < 1e-7f);
 }
 
+static void assert_no_page_is_writable_and_executable(void)
+{
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps))
+        if (strstr(line, " rwx")) fail_msg("%s", line);
+    fclose(maps);
+}
+
+/* Constants, data and 64 MiB of zeros, which are not in the file, each aligned in its own way. */
+static void sections_of_every_kind_are_in_reach(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "@zeros = internal global [67108864 x i8] zeroinitializer, align 64\n"
+        "@small = internal global [100 x i8] zeroinitializer, align 16384\n"
+        "@data = internal global [4 x float] [float 1.0, float 2.0, float 3.0, float 4.0]\n"
+        "@table = internal constant [2 x float] [float 10.0, float 20.0], align 4096\n"
+        "define void @k(ptr %params, i64 %first, i64 %last)\n"
+        "{\n"
+        "  %p = load ptr, ptr %params\n"
+        "  %out = load ptr, ptr %p\n"
+        "  %z = getelementptr i8, ptr @zeros, i64 67108860\n"
+        "  %d = getelementptr float, ptr @data, i64 %last\n"
+        "  %t = getelementptr float, ptr @table, i64 %last\n"
+        "  %a = load volatile float, ptr %d\n"
+        "  store volatile float %a, ptr %z\n"
+        "  store volatile float %a, ptr @small\n"
+        "  %b = load volatile float, ptr %z\n"
+        "  %c = load volatile float, ptr %t\n"
+        "  %s = fadd float %b, %c\n"
+        "  store volatile float %s, ptr %d\n"
+        "  %e = load volatile float, ptr %d\n"
+        "  store float %e, ptr %out\n"
+        "  ret void\n"
+        "}\n";
+    for (int i = 0; i < 3; i++) {
+        struct eider_cpu_image *image;
+        void *entry;
+        float out = 0, *outs = &out;
+        void *params[] = {&outs};
+        eider_cpu_block_entry f;
+        if (build(text, "k", &image, &entry) != EIDER_OK) fail_msg("%s", eider_error());
+        memcpy(&f, &entry, sizeof f);
+        f(params, 0, 1);
+        assert_true(out == 22);
+        assert_no_page_is_writable_and_executable();
+        eider_cpu_image_release(image);
+    }
+}
+
 static void a_missing_function_is_named(void **state)
 {
     (void)state;
@@ -290,6 +342,7 @@ int main(void)
         cmocka_unit_test(code_runs),
         cmocka_unit_test(vector_math_is_called_by_name),
         cmocka_unit_test(libm_is_called_by_name),
+        cmocka_unit_test(sections_of_every_kind_are_in_reach),
         cmocka_unit_test(a_missing_function_is_named),
         cmocka_unit_test(a_missing_entry_is_named),
         cmocka_unit_test(bytes_that_are_no_object_are_refused),

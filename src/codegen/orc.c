@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <llvm-c/LLJIT.h>
 #include <llvm-c/Orc.h>
-#include <llvm-c/OrcEE.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #include "codegen.h"
 #include "emit.h"
+#include "jit_memory.h"
 #include "llvm_error.h"
 #include "target_machine.h"
 
@@ -25,6 +25,7 @@ struct eider_cpu_image {
     eider_allocator allocator;
     const struct eider_cpu_hooks *hooks;
     LLVMOrcLLJITRef jit;
+    struct eider_jit_memory memory;
     uint32_t shared_bytes;
     struct eider_entry_params params;
     char reported[NAME_BYTES]; /* what ORC reported first */
@@ -144,8 +145,8 @@ static void on_session_error(void *user, LLVMErrorRef error)
 static LLVMOrcObjectLayerRef make_object_layer(void *user, LLVMOrcExecutionSessionRef session,
                                                const char *triple)
 {
-    (void)user, (void)triple;
-    return LLVMOrcCreateRTDyldObjectLinkingLayerWithSectionMemoryManager(session);
+    (void)triple;
+    return eider_jit_memory_layer(user, session);
 }
 
 /* Nothing is compiled here: a machine without features spares ORC to ask for the host's, which
@@ -169,7 +170,7 @@ static eider_status create_jit(struct eider_cpu_image *image)
     LLVMOrcLLJITBuilderRef builder = LLVMOrcCreateLLJITBuilder();
     LLVMOrcJITTargetMachineBuilderRef machine = plain_machine();
     if (machine) LLVMOrcLLJITBuilderSetJITTargetMachineBuilder(builder, machine);
-    LLVMOrcLLJITBuilderSetObjectLinkingLayerCreator(builder, make_object_layer, NULL);
+    LLVMOrcLLJITBuilderSetObjectLinkingLayerCreator(builder, make_object_layer, &image->memory);
     LLVMErrorRef error = LLVMOrcCreateLLJIT(&image->jit, builder);
     if (error) {
         image->jit = NULL;
@@ -236,7 +237,8 @@ eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider
     image->allocator = *a;
     image->hooks = hooks;
     eider_emit_enter();
-    eider_status status = create_jit(image);
+    eider_status status = eider_jit_memory_reserve(&image->memory, object->size);
+    if (status == EIDER_OK) status = create_jit(image);
     if (status == EIDER_OK) status = link_object(image, object);
     if (status == EIDER_OK) status = look_up(image, name, out_entry);
     if (status == EIDER_OK && thread_style) status = read_constants(image, entry);
@@ -263,6 +265,7 @@ void eider_cpu_image_release(struct eider_cpu_image *image)
 {
     if (!image) return;
     if (image->jit) LLVMConsumeError(LLVMOrcDisposeLLJIT(image->jit));
+    eider_jit_memory_release(&image->memory);
     eider_allocator a = image->allocator;
     eider_mem_free(&a, image);
 }
