@@ -182,7 +182,8 @@ static eider_status map_check(const struct eider_layout *layout, struct eider_ta
 {
     struct eider_map_config c = eider_map_config_of(config);
     for (int p = 0; p < EIDER_PARAM_COUNT; p++)
-        if (config->choice[p] < 0) return eider_fail(EIDER_CONFIG, "a parameter is not set");
+        if (eider_template_map.uses >> p & 1 && config->choice[p] < 0)
+            return eider_fail(EIDER_CONFIG, "a parameter is not set");
     if (c.vec > layout->vec_max)
         return eider_fail(EIDER_CONFIG, "vec=%d: rows allow vectors of at most %d elements", c.vec,
                           (int)layout->vec_max);

@@ -11,7 +11,7 @@ static const struct eider_template *const template_table[] = {
 
 #define N_TEMPLATES (sizeof template_table / sizeof template_table[0])
 
-const struct eider_template *eider_template_row(size_t i)
+const struct eider_template *eider_template_at(size_t i)
 {
     return i < N_TEMPLATES ? template_table[i] : NULL;
 }

@@ -21,23 +21,24 @@
 eider_status eider_lower_plan(const struct eider_graph *program, const eider_dtype *dtypes,
                               eider_math math, struct eider_lowered *out)
 {
-    struct eider_graph *stage[4] = {NULL};
+    struct eider_graph *stage[5] = {NULL};
     struct eider_lowered made = {.math = eider_math_resolve(program, dtypes, math)};
     eider_status status = eider_activation_expand(program, &stage[0]);
     /* Simplification does more where it knows the types. */
     for (uint32_t i = 0; status == EIDER_OK && i < program->n_operands; i++)
         stage[0]->operands[i].type = (int32_t)dtypes[i];
-    if (status == EIDER_OK) status = eider_simplify(stage[0], &stage[1]);
-    if (status == EIDER_OK) status = eider_mathmode(stage[1], made.math, dtypes, &stage[2]);
-    if (status == EIDER_OK) status = eider_simplify(stage[2], &stage[3]);
+    if (status == EIDER_OK) status = eider_reduce(stage[0], &stage[1]);
+    if (status == EIDER_OK) status = eider_simplify(stage[1], &stage[2]);
+    if (status == EIDER_OK) status = eider_mathmode(stage[2], made.math, dtypes, &stage[3]);
+    if (status == EIDER_OK) status = eider_simplify(stage[3], &stage[4]);
     if (status == EIDER_OK) {
-        made.types = eider_mem_alloc(&program->allocator, stage[3]->n_cells);
+        made.types = eider_mem_alloc(&program->allocator, stage[4]->n_cells);
         status = made.types
-                     ? eider_infer(stage[3], dtypes, made.math == EIDER_MATH_EXACT, made.types)
+                     ? eider_infer(stage[4], dtypes, made.math == EIDER_MATH_EXACT, made.types)
                      : EIDER_OOM;
     }
-    for (int i = 0; i < 3; i++) eider_graph_destroy(stage[i]);
-    made.graph = stage[3];
+    for (int i = 0; i < 4; i++) eider_graph_destroy(stage[i]);
+    made.graph = stage[4];
     for (uint32_t i = 0; i < program->n_operands; i++) made.dtypes[i] = dtypes[i];
     if (status != EIDER_OK) {
         if (made.types) eider_mem_free(&program->allocator, made.types);
@@ -354,14 +355,6 @@ static pack (*const emit_table[EIDER_OP_COUNT])(const struct node *n) = {
 
 /* ---- A graph ---------------------------------------------------------------------- */
 
-struct lowering {
-    struct eider_emit *e;
-    const struct eider_lowered *l;
-    const LLVMValueRef *in;
-    pack *values;   /* of the nodes done so far */
-    uint32_t *uses; /* of each live node, outputs included; 0: not needed */
-};
-
 static pack literal(struct eider_emit *e, const struct eider_cell *cell, enum eider_vtype type)
 {
     int whole = cell->op == EIDER_OP_integer;
@@ -377,7 +370,7 @@ static int is_literal(const struct eider_cell *cell)
     return cell->op == EIDER_OP_number || cell->op == EIDER_OP_integer;
 }
 
-static pack operand(const struct lowering *w, eider_node node, enum eider_vtype type)
+static pack operand(const struct eider_lowering *w, eider_node node, enum eider_vtype type)
 {
     const struct eider_cell *cell = &w->l->graph->cells[node];
     if (is_literal(cell)) return literal(w->e, cell, type);
@@ -386,7 +379,8 @@ static pack operand(const struct lowering *w, eider_node node, enum eider_vtype 
 
 /* The type in which a comparison is made: the widest of its operands, where a literal adds
  * no more than its kind. */
-static enum eider_vtype meeting_type(const struct lowering *w, const eider_node *args, uint32_t n)
+static enum eider_vtype meeting_type(const struct eider_lowering *w, const eider_node *args,
+                                     uint32_t n)
 {
     uint8_t real = w->l->math == EIDER_MATH_EXACT ? EIDER_V_F64 : EIDER_V_F32;
     uint8_t widest = EIDER_V_NONE;
@@ -400,7 +394,7 @@ static enum eider_vtype meeting_type(const struct lowering *w, const eider_node 
     return (enum eider_vtype)widest;
 }
 
-static pack lower_cast(const struct lowering *w, eider_node id)
+static pack lower_cast(const struct eider_lowering *w, eider_node id)
 {
     const struct eider_cell *cell = &w->l->graph->cells[id];
     eider_node arg = eider_graph_args(w->l->graph, id)[0];
@@ -412,7 +406,7 @@ static pack lower_cast(const struct lowering *w, eider_node id)
     return convert(w->e, w->e->machine->round(w->e, to, cell->op == EIDER_OP_cast, v), type);
 }
 
-static pack lower_node(const struct lowering *w, eider_node id)
+pack eider_lowering_node(const struct eider_lowering *w, eider_node id)
 {
     const struct eider_graph *g = w->l->graph;
     const struct eider_cell *cell = &g->cells[id];
@@ -436,11 +430,17 @@ static pack lower_node(const struct lowering *w, eider_node id)
     return emit_table[cell->op](&n);
 }
 
-/* What machine->store expects for a storage type. */
-static pack stored(struct eider_emit *e, pack v, eider_dtype type)
+pack eider_lowering_as(const struct eider_lowering *w, eider_node id, enum eider_vtype type)
 {
-    enum eider_vtype to = eider_vtype_of(type);
-    return is_float(to) ? before_rounding(e, v, type) : convert(e, v, to);
+    return operand(w, id, type);
+}
+
+pack eider_lowering_output(const struct eider_lowering *w, uint32_t i)
+{
+    eider_node node = w->l->graph->operands[i].node;
+    enum eider_vtype to = eider_vtype_of(w->l->dtypes[i]);
+    pack v = operand(w, node, (enum eider_vtype)w->l->types[node]);
+    return is_float(to) ? before_rounding(w->e, v, w->l->dtypes[i]) : convert(w->e, v, to);
 }
 
 static void count_uses(const struct eider_graph *g, uint32_t *uses)
@@ -452,32 +452,44 @@ static void count_uses(const struct eider_graph *g, uint32_t *uses)
     }
 }
 
+eider_status eider_lowering_begin(struct eider_lowering *w, struct eider_emit *e,
+                                  const struct eider_lowered *l)
+{
+    *w = (struct eider_lowering){.e = e, .l = l};
+    w->uses = eider_mem_zero(e->allocator, l->graph->n_cells * sizeof *w->uses);
+    if (!w->uses) return EIDER_OOM;
+    count_uses(l->graph, w->uses);
+    return EIDER_OK;
+}
+
+void eider_lowering_end(struct eider_lowering *w)
+{
+    eider_mem_free(w->e->allocator, w->uses);
+}
+
 void eider_lower(struct eider_emit *e, const struct eider_lowered *l, const LLVMValueRef *in,
                  LLVMValueRef *out)
 {
     const struct eider_graph *g = l->graph;
-    struct lowering w = {e, l, in, NULL, NULL};
+    struct eider_lowering w;
     if (e->status != EIDER_OK) return;
+    e->status = eider_lowering_begin(&w, e, l);
+    w.in = in;
     w.values = eider_mem_zero(e->allocator, g->n_cells * sizeof *w.values);
-    w.uses = eider_mem_zero(e->allocator, g->n_cells * sizeof *w.uses);
-    if (!w.values || !w.uses) {
-        e->status = EIDER_OOM;
-    } else {
-        count_uses(g, w.uses);
-        for (eider_node id = 1; id < g->n_cells && e->status == EIDER_OK; id++)
-            if (w.uses[id]) {
-                eider_lines_set(e, EIDER_LINE_NODE, id);
-                LLVMValueRef mark = eider_emit_mark(e);
-                w.values[id] = lower_node(&w, id);
-                if (e->status == EIDER_OK) eider_emit_count(e, mark);
-            }
-        for (uint32_t i = 0; i < g->n_operands && e->status == EIDER_OK; i++)
-            if (g->operands[i].kind == EIDER_OUTPUT) {
-                eider_lines_set(e, EIDER_LINE_CONVERT, i);
-                out[i] = stored(e, w.values[g->operands[i].node], l->dtypes[i]);
-            }
-        eider_lines_set(e, EIDER_LINE_ADDRESS, 0);
-    }
+    if (!w.values) e->status = EIDER_OOM;
+    for (uint32_t id = 1; id < g->n_cells && e->status == EIDER_OK; id++)
+        if (w.uses[id]) {
+            eider_lines_set(e, EIDER_LINE_NODE, id);
+            LLVMValueRef mark = eider_emit_mark(e);
+            w.values[id] = eider_lowering_node(&w, id);
+            if (e->status == EIDER_OK) eider_emit_count(e, mark);
+        }
+    for (uint32_t i = 0; i < g->n_operands && e->status == EIDER_OK; i++)
+        if (g->operands[i].kind == EIDER_OUTPUT) {
+            eider_lines_set(e, EIDER_LINE_CONVERT, i);
+            out[i] = eider_lowering_output(&w, i);
+        }
+    eider_lines_set(e, EIDER_LINE_ADDRESS, 0);
     eider_mem_free(e->allocator, w.values);
-    eider_mem_free(e->allocator, w.uses);
+    eider_lowering_end(&w);
 }

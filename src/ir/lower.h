@@ -27,4 +27,27 @@ void eider_lower_release(struct eider_lowered *l);
 void eider_lower(struct eider_emit *e, const struct eider_lowered *l, const LLVMValueRef *in,
                  LLVMValueRef *out);
 
+/* ---- Node by node, for templates that do more around the elements -------- */
+
+struct eider_lowering {
+    struct eider_emit *e;
+    const struct eider_lowered *l;
+    const LLVMValueRef *in; /* as for eider_lower */
+    LLVMValueRef *values;   /* of the nodes done so far */
+    uint32_t *uses;         /* of each live node, outputs included; 0: not needed */
+};
+
+/* Sets e, l and uses; `in` and `values` are the caller's.  Fails with EIDER_OOM. */
+eider_status eider_lowering_begin(struct eider_lowering *w, struct eider_emit *e,
+                                  const struct eider_lowered *l);
+void eider_lowering_end(struct eider_lowering *w);
+
+/* The value of a node that is no operation over rows; those of its operands are in values. */
+LLVMValueRef eider_lowering_node(const struct eider_lowering *w, eider_node id);
+/* The value of a node, which is there, in another type. */
+LLVMValueRef eider_lowering_as(const struct eider_lowering *w, eider_node id,
+                               enum eider_vtype type);
+/* The value of output `i` as machine->store expects it. */
+LLVMValueRef eider_lowering_output(const struct eider_lowering *w, uint32_t i);
+
 #endif

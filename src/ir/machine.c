@@ -99,6 +99,28 @@ LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *
     return call;
 }
 
+LLVMValueRef eider_emit_exchange(struct eider_emit *e, LLVMValueRef value, uint32_t mask)
+{
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(e->context);
+    LLVMValueRef args[4] = {LLVMConstInt(i32, UINT32_MAX, 0), value, LLVMConstInt(i32, mask, 0),
+                            LLVMConstInt(i32, 31, 0)};
+    return eider_emit_intrinsic(e, "llvm.nvvm.shfl.sync.bfly.i32", NULL, 0, args, 4);
+}
+
+#define SPACE_SHARED 3
+#define SHARED_ALIGN 16
+
+LLVMValueRef eider_emit_shared(struct eider_emit *e, uint32_t bytes)
+{
+    LLVMTypeRef type = LLVMArrayType2(LLVMInt8TypeInContext(e->context), bytes);
+    LLVMValueRef memory =
+        LLVMAddGlobalInAddressSpace(e->module, type, "eider_shared", SPACE_SHARED);
+    LLVMSetLinkage(memory, LLVMInternalLinkage);
+    LLVMSetInitializer(memory, LLVMGetUndef(type));
+    LLVMSetAlignment(memory, SHARED_ALIGN);
+    return memory;
+}
+
 /* A property of a loop: {"name", value}. */
 static LLVMMetadataRef loop_property(struct eider_emit *e, const char *name, LLVMValueRef value)
 {

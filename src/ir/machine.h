@@ -31,9 +31,10 @@ struct eider_emit {
     int line_info;
     struct eider_lines lines; /* lines.h */
     uint32_t block_threads;   /* threads of a block; set by kernel_begin */
-    void *state;              /* the machine's, between kernel_begin and kernel_end */
-    uint32_t n_instructions;  /* of the nodes lowered so far; see eider_emit_count */
-    eider_status status;      /* first failure; LLVM values may be NULL after it */
+    int waits;   /* threads of a block wait for one another; set by the template before that */
+    void *state; /* the machine's, between kernel_begin and kernel_end */
+    uint32_t n_instructions; /* of the nodes lowered so far; see eider_emit_count */
+    eider_status status;     /* first failure; LLVM values may be NULL after it */
 };
 
 /* How a parameter of the kernel is passed. */
@@ -75,8 +76,8 @@ struct eider_machine {
 
     /* Creates e->module, the function and e->builder, and positions the builder where the
      * code of one thread of one block begins.  On the CPU this opens the loops over blocks asked
-     * for and over the threads of a block (a template that synchronises cannot use the
-     * thread loop, and asks for fibers; none does yet). */
+     * for and over the threads of a block; where e->waits is set and a block has many, it is a
+     * kernel as on a GPU instead, whose threads are fibers (cpu_abi.h, thread style). */
     void (*kernel_begin)(struct eider_emit *e, const char *name,
                          const struct eider_kernel_param *params, uint32_t n_params,
                          uint32_t block_threads);
@@ -144,6 +145,14 @@ LLVMValueRef eider_emit_intrinsic(struct eider_emit *e, const char *name, LLVMTy
  * dropped; otherwise it keeps its place among all memory accesses. */
 LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *text,
                             const char *constraints, int pure, LLVMValueRef *args, uint32_t n_args);
+
+/* For blocks whose threads wait for one another (e->waits), on every machine alike: codegen gives
+ * the CPU functions in place of the intrinsics.
+ * The i32 of the thread whose number differs in the bits `mask`, below 32.  All threads of the
+ * warp take part. */
+LLVMValueRef eider_emit_exchange(struct eider_emit *e, LLVMValueRef value, uint32_t mask);
+/* `bytes` of memory of the block, aligned to 16, as an array of i8. */
+LLVMValueRef eider_emit_shared(struct eider_emit *e, uint32_t bytes);
 
 /* Keeps LLVM from unrolling or vectorising the loop that this branch closes: how often a
  * kernel repeats its code is decided by its config. */

@@ -21,7 +21,7 @@
 struct cpu_state {
     LLVMValueRef block, thread; /* loop counters; thread is NULL for one thread */
     LLVMValueRef control;       /* saved MXCSR, or NULL */
-    LLVMBasicBlockRef block_loop, thread_loop, leave;
+    LLVMBasicBlockRef block_loop, thread_loop, leave; /* NULL where threads are fibers */
     LLVMValueRef last;
     int has_f16c, has_streamed;
     LLVMValueRef params[];
@@ -119,11 +119,8 @@ static void close_loop(struct eider_emit *e, LLVMValueRef counter, LLVMValueRef 
     LLVMPositionBuilderAtEnd(e->builder, after);
 }
 
-static void declare_entry(struct eider_emit *e, const char *name)
+static void declare(struct eider_emit *e, const char *name, LLVMTypeRef type)
 {
-    LLVMTypeRef i64 = int_type(e, 64);
-    LLVMTypeRef types[3] = {LLVMPointerTypeInContext(e->context, 0), i64, i64};
-    LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->context), types, 3, 0);
     char *triple = LLVMGetDefaultTargetTriple();
     e->module = LLVMModuleCreateWithNameInContext(name, e->context);
     e->builder = LLVMCreateBuilderInContext(e->context);
@@ -135,19 +132,18 @@ static void declare_entry(struct eider_emit *e, const char *name)
                             LLVMCreateEnumAttribute(e->context, kind, 0));
 }
 
-static void cpu_kernel_begin(struct eider_emit *e, const char *name,
-                             const struct eider_kernel_param *params, uint32_t n_params,
-                             uint32_t block_threads)
+static void declare_entry(struct eider_emit *e, const char *name)
 {
-    struct cpu_state *s = eider_mem_zero(e->allocator, sizeof *s + n_params * sizeof s->params[0]);
+    LLVMTypeRef i64 = int_type(e, 64);
+    LLVMTypeRef types[3] = {LLVMPointerTypeInContext(e->context, 0), i64, i64};
+    declare(e, name, LLVMFunctionType(LLVMVoidTypeInContext(e->context), types, 3, 0));
+}
+
+/* A range of blocks. */
+static void begin_blocks(struct eider_emit *e, struct cpu_state *s, const char *name,
+                         const struct eider_kernel_param *params, uint32_t n_params)
+{
     declare_entry(e, name);
-    e->block_threads = block_threads;
-    e->state = s;
-    if (!s) {
-        e->status = EIDER_OOM;
-        return;
-    }
-    s->has_f16c = host_has("+f16c");
     LLVMBasicBlockRef entry = new_block(e, "entry"), begin = new_block(e, "begin");
     s->leave = new_block(e, "leave");
     LLVMPositionBuilderAtEnd(e->builder, entry);
@@ -159,8 +155,52 @@ static void cpu_kernel_begin(struct eider_emit *e, const char *name,
     if (e->ftz) flush_subnormals(e, s);
     load_params(e, s, params, n_params);
     s->block = open_loop(e, "block", first, &s->block_loop);
-    if (block_threads > 1)
+    if (e->block_threads > 1)
         s->thread = open_loop(e, "thread", LLVMConstInt(int_type(e, 32), 0, 0), &s->thread_loop);
+}
+
+static LLVMValueRef special_register(struct eider_emit *e, const char *name)
+{
+    return eider_emit_intrinsic(e, name, NULL, 0, NULL, 0);
+}
+
+/* One thread, as on a GPU. */
+static void begin_thread(struct eider_emit *e, struct cpu_state *s, const char *name,
+                         const struct eider_kernel_param *params, uint32_t n_params)
+{
+    LLVMTypeRef *types = eider_mem_alloc(e->allocator, n_params * sizeof *types);
+    if (!types) {
+        e->status = EIDER_OOM;
+        return;
+    }
+    for (uint32_t i = 0; i < n_params; i++) types[i] = params[i].type;
+    LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->context), types, n_params, 0);
+    eider_mem_free(e->allocator, types);
+    declare(e, name, type);
+    LLVMPositionBuilderAtEnd(e->builder, new_block(e, "entry"));
+    if (e->ftz) flush_subnormals(e, s);
+    for (uint32_t i = 0; i < n_params; i++) s->params[i] = LLVMGetParam(e->function, i);
+    s->thread = special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+    s->block = LLVMBuildZExt(e->builder, special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x"),
+                             int_type(e, 64), "");
+}
+
+static void cpu_kernel_begin(struct eider_emit *e, const char *name,
+                             const struct eider_kernel_param *params, uint32_t n_params,
+                             uint32_t block_threads)
+{
+    struct cpu_state *s = eider_mem_zero(e->allocator, sizeof *s + n_params * sizeof s->params[0]);
+    e->block_threads = block_threads;
+    e->state = s;
+    if (!s) {
+        e->status = EIDER_OOM;
+        return;
+    }
+    s->has_f16c = host_has("+f16c");
+    if (e->waits && block_threads > 1)
+        begin_thread(e, s, name, params, n_params);
+    else
+        begin_blocks(e, s, name, params, n_params);
 }
 
 static void cpu_kernel_end(struct eider_emit *e)
@@ -168,14 +208,16 @@ static void cpu_kernel_end(struct eider_emit *e)
     struct cpu_state *s = e->state;
     if (e->status == EIDER_OK) {
         LLVMValueRef threads = LLVMConstInt(int_type(e, 32), e->block_threads, 0);
-        if (s->thread) close_loop(e, s->thread, threads, s->thread_loop);
-        close_loop(e, s->block, s->last, s->block_loop);
+        if (s->thread_loop) close_loop(e, s->thread, threads, s->thread_loop);
+        if (s->block_loop) close_loop(e, s->block, s->last, s->block_loop);
         if (s->control) eider_emit_intrinsic(e, "llvm.x86.sse.ldmxcsr", NULL, 0, &s->control, 1);
-        LLVMBuildBr(e->builder, s->leave);
-        LLVMPositionBuilderAtEnd(e->builder, s->leave);
+        if (s->leave) {
+            LLVMBuildBr(e->builder, s->leave);
+            LLVMPositionBuilderAtEnd(e->builder, s->leave);
+        }
         LLVMBuildRetVoid(e->builder);
     }
-    LLVMDisposeBuilder(e->builder);
+    if (e->builder) LLVMDisposeBuilder(e->builder);
     eider_mem_free(e->allocator, s);
     e->builder = NULL;
     e->state = NULL;
@@ -201,10 +243,7 @@ static LLVMValueRef cpu_block_index(struct eider_emit *e)
 
 static void cpu_barrier(struct eider_emit *e)
 {
-    if (e->block_threads > 1)
-        eider_emit_fail(e, EIDER_UNSUPPORTED,
-                        "cpu: a block of %u threads that synchronises needs fibers",
-                        (unsigned)e->block_threads);
+    if (e->block_threads > 1) eider_emit_intrinsic(e, "llvm.nvvm.barrier0", NULL, 0, NULL, 0);
 }
 
 /* ---- Storage packs and compute packs ------------------------------------- */

@@ -1,7 +1,7 @@
 /* passes.h -- graph to graph.
  *
  * Every pass takes a graph, leaves it alone and makes a new one with the same operands.
- * Order in a compilation: expand (activations.h), simplify, mathmode, simplify, infer,
+ * Order in a compilation: expand (activations.h), reduce, simplify, mathmode, simplify, infer,
  * lower.
  */
 #ifndef EIDER_IR_PASSES_H
@@ -14,6 +14,9 @@
  * what math=exact does and never less accurate than f32.  Of types it knows what the operands
  * declare: it does more where every operand has a type. */
 eider_status eider_simplify(const struct eider_graph *from, struct eider_graph **out);
+
+/* Replaces reductions that others make up: mean and logsumexp. */
+eider_status eider_reduce(const struct eider_graph *from, struct eider_graph **out);
 
 /* Replaces transcendental primitives by machine forms: `math` is APPROX, FAST or EXACT
  * (not AUTO).  EXACT returns a copy.  Applies only where the operand computes in f32:

@@ -13,6 +13,7 @@
 struct eider_layout_operand {
     eider_operand_kind kind;
     eider_dtype type;
+    eider_extent extent;
     uint32_t align; /* bytes, a power of two up to 16 */
     /* Per collapsed dimension, outermost first: 0 repeats, 1 unit stride (innermost only),
      * 2 any stride, passed at launch. */
@@ -26,6 +27,8 @@ struct eider_layout {
     int32_t any;        /* accepts any strides up to `rank` */
     int32_t vec_max;    /* the innermost extent is a multiple of this power of two, <= 64 */
     int32_t packable;   /* pairs of 16-bit values compute the program with the same bits */
+    int64_t length;     /* of every row, where the kernel is made for it; 0: of any length */
+    int32_t gathers;    /* elements of a row are read by threads that another has written */
     int64_t count;      /* elements of the example; 0 when unknown.  Only the default rule
                             * reads it: it is not part of the key */
     struct eider_layout_operand operands[EIDER_OPERANDS_MAX];
@@ -63,6 +66,8 @@ struct eider_template {
     /* Fails with EIDER_CONFIG, naming the parameter, when `config` cannot work. */
     eider_status (*check)(const struct eider_layout *layout, struct eider_target target,
                           const struct eider_config *config);
+    /* Threads of a block, where they wait for one another; else 0.  NULL: they never do. */
+    uint32_t (*fibers)(const struct eider_layout *layout, const struct eider_config *config);
     /* Fills e->module with the kernel `name`.  Failures stick in e->status. */
     void (*build)(struct eider_emit *e, const struct eider_lowered *program,
                   const struct eider_layout *layout, const struct eider_config *config,
@@ -83,7 +88,7 @@ struct eider_template {
 };
 
 /* Row `i` of the table of templates, or NULL. */
-const struct eider_template *eider_template_row(size_t i);
+const struct eider_template *eider_template_at(size_t i);
 /* The first template that takes `program`, or NULL. */
 const struct eider_template *eider_template_for(const struct eider_graph *program);
 

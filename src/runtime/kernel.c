@@ -63,6 +63,17 @@ static void set_source(struct eider_kernel *kernel, const eider_source *source)
     }
 }
 
+static void set_shape(struct eider_kernel *kernel, const struct eider_plan *plan)
+{
+    int has_index = plan->config.choice[EIDER_PARAM_index] >= 0;
+    uint32_t threads = plan->shape->fibers ? plan->shape->fibers(&plan->layout, &plan->config) : 0;
+    kernel->info.index_bits =
+        has_index ? eider_config_number(&plan->config, EIDER_PARAM_index) : plan->layout.index_bits;
+    kernel->thread_style = threads > 0 && plan->target.sm == 0;
+    if (kernel->thread_style)
+        for (int i = 0; i < 3; i++) kernel->block[i] = i == 0 ? threads : 1;
+}
+
 /* A kernel outlives its program. */
 static eider_status keep_program(struct eider_kernel *kernel, const struct eider_plan *plan)
 {
@@ -93,8 +104,7 @@ static eider_status create(const struct eider_plan *plan, struct eider_kernel **
     kernel->identity = plan->identity;
     kernel->n_operands = plan->layout.n_operands;
     kernel->info.registers = kernel->info.spill_bytes = kernel->info.shared_bytes = -1;
-    if (plan->shape)
-        kernel->info.index_bits = eider_config_number(&plan->config, EIDER_PARAM_index);
+    if (plan->shape) set_shape(kernel, plan);
     if (plan->request->source) set_source(kernel, plan->request->source);
     eider_status status = plan->graph ? keep_program(kernel, plan) : EIDER_OK;
     if (status != EIDER_OK)
@@ -124,6 +134,7 @@ eider_status eider_kernel_module(const struct eider_kernel *kernel, int line_inf
         .contract = kernel->contract,
         .math = kernel->math,
         .line_info = line_info,
+        .waits = kernel->thread_style,
     };
     kernel->shape->build(&e, &lowered, &kernel->layout, &kernel->config, kernel->info.entry);
     eider_lower_release(&lowered);
@@ -144,6 +155,7 @@ static struct eider_codegen_job job_of(const struct eider_kernel *kernel)
         .target = kernel->target,
         .entry = kernel->info.entry,
         .contract = kernel->contract,
+        .thread_style = kernel->thread_style,
     };
 }
 
@@ -321,7 +333,7 @@ static eider_status load(struct eider_kernel *kernel, const struct eider_plan *p
         .code = code->data ? code : &kernel->stages[EIDER_STAGE_PTX],
         .is_ptx = !code->data,
         .line_info = kernel->line_info,
-        .thread_style = is_foreign,
+        .thread_style = is_foreign || kernel->thread_style,
         .block = {kernel->block[0], kernel->block[1], kernel->block[2]},
         .shared_bytes = kernel->shared_bytes,
         .entry = kernel->info.entry,

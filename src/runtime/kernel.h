@@ -38,7 +38,8 @@ struct eider_kernel {
     struct eider_layout layout;
     struct eider_config config;
     uint32_t n_operands;
-    uint32_t block[3], shared_bytes; /* of a source */
+    uint32_t block[3], shared_bytes; /* of a source; block also where threads wait */
+    int thread_style;                /* on the CPU, threads are fibers */
     struct {
         eider_operand_kind kind;
         int32_t type;

@@ -60,8 +60,10 @@ static void put_layout(struct ingredients *in, const struct eider_layout *layout
     put_number(in, layout->index_bits);
     put_number(in, layout->any);
     put_number(in, layout->vec_max);
+    put(in, &layout->length, sizeof layout->length);
     for (uint32_t i = 0; i < layout->n_operands; i++) {
-        put_number(in, layout->operands[i].kind);
+        put_number(in,
+                   (int32_t)layout->operands[i].kind + 256 * (int32_t)layout->operands[i].extent);
         put_number(in, layout->operands[i].type);
         put_number(in, (int32_t)layout->operands[i].align);
         put(in, layout->operands[i].stride_class, sizeof layout->operands[i].stride_class);
@@ -140,8 +142,8 @@ static eider_status plan_program(struct eider_plan *plan)
         return eider_fail(EIDER_BAD_ARG, "the request has no args");
     plan->shape = eider_template_for(plan->graph);
     if (!plan->shape)
-        return eider_fail(EIDER_UNSUPPORTED, "no template takes this program: kernels of programs "
-                                             "over rows (sum, pick, row, ...) are not there yet");
+        return eider_fail(EIDER_UNSUPPORTED,
+                          "no template takes this program: colsum is not supported yet");
     EIDER_TRY(
         plan->shape->layout(plan->graph, request->args, request->any_layout != 0, &plan->layout));
     plan->config = eider_config_unset();

@@ -66,7 +66,7 @@ static int row_of_param(size_t i, eider_row *out)
 
 static int row_of_kernel(size_t i, eider_row *out)
 {
-    const struct eider_template *row = eider_template_row(i);
+    const struct eider_template *row = eider_template_at(i);
     if (!row) return 0;
     *out = (eider_row){row->name, row->name, "", row->doc};
     return 1;

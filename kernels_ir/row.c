@@ -1,0 +1,236 @@
+/* row.c -- the template of programs over rows.
+ *
+ * Invariant: two layouts with the same text (describe) give the same kernel for a config.
+ * See row.h for the shape of the kernel.
+ */
+#include "row.h"
+
+#include <string.h>
+
+#include "extent.h"
+#include "ops.h"
+
+#define VEC_MAX 64
+#define PARAM_BYTES_MAX 4096 /* of kernel parameters, up to PTX 8.0 */
+#define WARP 32
+
+struct eider_row_config eider_row_config_of(const struct eider_config *config)
+{
+    return (struct eider_row_config){
+        .vec = eider_config_number(config, EIDER_PARAM_vec),
+        .unroll = eider_config_number(config, EIDER_PARAM_unroll),
+        .block = eider_config_number(config, EIDER_PARAM_block),
+        .row = eider_config_number(config, EIDER_PARAM_row),
+        .keep = eider_config_number(config, EIDER_PARAM_keep),
+        .load = (enum eider_load_policy)config->choice[EIDER_PARAM_load],
+        .store = (enum eider_store_policy)config->choice[EIDER_PARAM_store],
+    };
+}
+
+/* Sums down the columns would need all rows to be done. */
+static int row_takes(const struct eider_graph *program)
+{
+    for (eider_node id = 1; id < program->n_cells; id++)
+        if (program->cells[id].op == EIDER_OP_colsum) return 0;
+    return eider_extent_over_rows(program);
+}
+
+/* ---- Layout -------------------------------------------------------------- */
+
+static eider_status check_types(const struct eider_graph *program, const eider_tensor *args,
+                                struct eider_layout *out)
+{
+    char name[EIDER_MAP_NAME_BYTES];
+    uint8_t *bits = eider_mem_alloc(&program->allocator, program->n_cells);
+    eider_status status = bits ? EIDER_OK : EIDER_OOM;
+    if (bits) eider_extent_infer(program, bits);
+    for (uint32_t i = 0; i < program->n_operands && status == EIDER_OK; i++) {
+        const struct eider_graph_operand *operand = &program->operands[i];
+        int is_output = operand->kind == EIDER_OUTPUT;
+        if (!eider_dtype_name(args[i].type))
+            status = eider_fail(EIDER_TYPE, "%s has type %d, which is none",
+                                eider_map_name(program, i, name), (int)args[i].type);
+        else if (operand->type >= 0 && operand->type != (int32_t)args[i].type)
+            status = eider_fail(EIDER_TYPE, "%s is %s, the program declares %s",
+                                eider_map_name(program, i, name), eider_dtype_name(args[i].type),
+                                eider_dtype_name((eider_dtype)operand->type));
+        out->operands[i].kind = operand->kind;
+        out->operands[i].type = args[i].type;
+        out->operands[i].extent =
+            is_output ? eider_extent_of_output(program, i, bits) : operand->extent;
+    }
+    eider_mem_free(&program->allocator, bits);
+    return status;
+}
+
+/* The largest power of two up to `limit` that divides `value`. */
+static uint32_t power_in(uint64_t value, uint32_t limit)
+{
+    uint32_t power = limit;
+    while (value % power) power /= 2;
+    return power;
+}
+
+static void classify(const struct eider_map_space *s, struct eider_layout *out)
+{
+    int last = out->rank - 1;
+    uint32_t vec = out->length ? power_in((uint64_t)out->length, VEC_MAX) : VEC_MAX;
+    for (uint32_t i = 0; i < out->n_operands; i++) {
+        struct eider_layout_operand *operand = &out->operands[i];
+        int64_t size = (int64_t)eider_dtype_size(operand->type);
+        uint64_t all = s->data[i];
+        memset(operand->stride_class, 0, sizeof operand->stride_class);
+        operand->align = EIDER_MAP_ACCESS_BYTES;
+        if (operand->kind == EIDER_SCALAR) continue;
+        for (int d = 0; d < out->rank; d++) {
+            int64_t stride = d < last && d >= s->rank - 1 ? 0 : s->stride[i][d];
+            if (d == last) stride = s->stride[i][s->rank - 1];
+            int is_fixed = operand->extent == (d == last ? EIDER_PER_ROW : EIDER_PER_COLUMN);
+            int unit = d == last && (stride == size || s->extent[s->rank - 1] < 2);
+            if (d < last) all |= (uint64_t)stride;
+            operand->stride_class[d] = is_fixed ? 0 : out->any ? 2 : unit ? 1 : stride == 0 ? 0 : 2;
+        }
+        operand->align = power_in(all, EIDER_MAP_ACCESS_BYTES);
+    }
+    out->vec_max = (int32_t)vec;
+}
+
+static eider_status find_gathers(const struct eider_graph *program, struct eider_layout *out)
+{
+    uint8_t *bits = eider_mem_alloc(&program->allocator, program->n_cells);
+    if (!bits) return EIDER_OOM;
+    eider_extent_infer(program, bits);
+    for (eider_node id = 1; id < program->n_cells; id++)
+        if (program->cells[id].op == EIDER_OP_pick &&
+            bits[eider_graph_args(program, id)[1]] & EIDER_BY_COL)
+            out->gathers = 1;
+    eider_mem_free(&program->allocator, bits);
+    return EIDER_OK;
+}
+
+static eider_status row_layout(const struct eider_graph *program, const eider_tensor *args,
+                               int any_layout, struct eider_layout *out)
+{
+    struct eider_map_space s;
+    int apart, rank_max = 2;
+    memset(out, 0, sizeof *out);
+    out->n_operands = program->n_operands;
+    out->any = any_layout != 0;
+    EIDER_TRY(check_types(program, args, out));
+    EIDER_TRY(eider_row_space_of(out->operands, out->n_operands, program, args, &s));
+    EIDER_TRY(find_gathers(program, out));
+    for (uint32_t i = 0; i < out->n_operands; i++) {
+        if (args[i].rank > rank_max) rank_max = args[i].rank;
+        if (!args[i].data) s.data[i] = 0; /* wherever its first element is */
+    }
+    int64_t cols = s.extent[s.rank - 1];
+    if (s.count && cols)
+        EIDER_TRY(eider_row_overlap_check(&s, out->operands, out->n_operands, program, &apart));
+    out->rank = out->any ? rank_max : s.rank;
+    out->index_bits = 64;
+    out->length = out->any ? 0 : cols;
+    out->count = s.count * cols;
+    classify(&s, out);
+    return EIDER_OK;
+}
+
+static void row_describe(const struct eider_graph *program, const struct eider_layout *layout,
+                         struct eider_text *out)
+{
+    static const char extents[] = {
+        [EIDER_FULL] = 'f', [EIDER_PER_ROW] = 'r', [EIDER_PER_COLUMN] = 'c'};
+    for (uint32_t i = 0; i < layout->n_operands; i++) {
+        const struct eider_layout_operand *operand = &layout->operands[i];
+        eider_text_add(out, "%s:%s", program->operands[i].name, eider_dtype_name(operand->type));
+        if (operand->kind != EIDER_SCALAR) {
+            for (int d = 0; d < layout->rank; d++)
+                eider_text_add(out, "%s%u", d ? "," : "[", (unsigned)operand->stride_class[d]);
+            eider_text_add(out, "]%c", extents[operand->extent]);
+        }
+        eider_text_add(out, " ");
+    }
+    eider_text_add(out, "length=%lld", (long long)layout->length);
+}
+
+/* ---- Checks -------------------------------------------------------------- */
+
+static eider_status row_check(const struct eider_layout *layout, struct eider_target target,
+                              const struct eider_config *config)
+{
+    struct eider_row_config c = eider_row_config_of(config);
+    struct eider_row_slots slots;
+    for (int p = 0; p < EIDER_PARAM_COUNT; p++)
+        if (eider_template_row.uses >> p & 1 && config->choice[p] < 0)
+            return eider_fail(EIDER_CONFIG, "a parameter is not set");
+    if (c.vec > layout->vec_max)
+        return eider_fail(EIDER_CONFIG, "vec=%d: rows allow vectors of at most %d elements", c.vec,
+                          (int)layout->vec_max);
+    if (c.row > c.block || c.block % c.row)
+        return eider_fail(EIDER_CONFIG, "row=%d: threads of a row are a part of a block of %d",
+                          c.row, c.block);
+    if (target.sm && c.block < WARP)
+        return eider_fail(EIDER_CONFIG, "block=%d: a GPU needs whole warps of 32", c.block);
+    if (c.row > 1 && c.block % WARP)
+        return eider_fail(EIDER_CONFIG, "row=%d, block=%d: threads of a row need whole warps",
+                          c.row, c.block);
+    eider_row_slots_of(layout, &slots);
+    if (slots.n > EIDER_SLOTS_MAX || slots.n * 8 > PARAM_BYTES_MAX)
+        return eider_fail(EIDER_TOO_LARGE,
+                          "the kernel would have %u parameters for strides and operands, at most "
+                          "%d bytes are possible",
+                          (unsigned)slots.n, PARAM_BYTES_MAX);
+    return EIDER_OK;
+}
+
+static uint32_t row_fibers(const struct eider_layout *layout, const struct eider_config *config)
+{
+    struct eider_row_config c = eider_row_config_of(config);
+    (void)layout;
+    return c.row > 1 ? (uint32_t)c.block : 0;
+}
+
+/* ---- Bytes --------------------------------------------------------------- */
+
+static eider_status row_bytes(const struct eider_layout *layout, const eider_tensor *args,
+                              uint64_t *out)
+{
+    struct eider_map_space s;
+    uint64_t total = 0;
+    EIDER_TRY(eider_row_space_of(layout->operands, layout->n_operands, NULL, args, &s));
+    for (uint32_t i = 0; i < layout->n_operands && s.count; i++) {
+        uint64_t bytes = eider_dtype_size(layout->operands[i].type);
+        if (layout->operands[i].kind == EIDER_SCALAR) continue;
+        for (int d = 0; d < s.rank; d++)
+            if (s.stride[i][d]) bytes *= (uint64_t)s.extent[d];
+        total += bytes;
+    }
+    *out = total;
+    return EIDER_OK;
+}
+
+static double row_pass(const struct eider_layout *layout, const struct eider_config *config)
+{
+    struct eider_row_config c = eider_row_config_of(config);
+    double kept = (double)c.keep * c.vec, loop = (double)c.unroll * c.vec;
+    double most = layout->length ? (double)layout->length / c.row : kept;
+    return kept > 0 ? (kept < most || most < 1 ? kept : most) : loop;
+}
+
+#define USES(param) (1u << EIDER_PARAM_##param)
+
+const struct eider_template eider_template_row = {
+    .name = "row",
+    .doc = "over rows: reductions along the last dimension, and everything around them",
+    .uses =
+        USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) | USES(keep),
+    .takes = row_takes,
+    .layout = row_layout,
+    .defaults = eider_row_defaults,
+    .check = row_check,
+    .fibers = row_fibers,
+    .build = eider_row_build,
+    .bind = eider_row_bind,
+    .pass = row_pass,
+    .bytes = row_bytes,
+    .describe = row_describe,
+};

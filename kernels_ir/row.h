@@ -1,0 +1,197 @@
+/* row.h -- what the files of the template `row` share.
+ *
+ *   row.c           the row of the template: which programs, checks, text
+ *   row_space.c     shapes and strides of a call to rows
+ *   row_bind.c      a call to the parameters of a launch
+ *   row_defaults.c  the config that nobody tuned
+ *   row_plan.c      the stages of a program
+ *   row_build.c     the IR: the kernel and its stages
+ *   row_memory.c    the IR: loads and stores of elements
+ *   row_reduce.c    the IR: from the values of a row to one
+ *
+ * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows.  A
+ * row is cut into vectors of `vec` elements; vector number v belongs to thread v % row.  The
+ * first `keep` vectors of each thread are loaded once and stay in registers, with everything
+ * that is computed from them; the rest of a longer row is read again for every stage, `unroll`
+ * vectors at a time.
+ *
+ * A *stage* is one pass over the row that ends in reductions.  A reduction combines what each
+ * thread has, then the threads of a warp by exchanges, then the warps of a row through shared
+ * memory, always in the same order, so that a row's result depends on the row alone.  The last
+ * pass stores the outputs.
+ */
+#ifndef EIDER_KERNELS_ROW_H
+#define EIDER_KERNELS_ROW_H
+
+#include "map.h"
+
+/* A config as numbers. */
+struct eider_row_config {
+    int vec, unroll, block, row, keep;
+    enum eider_load_policy load;
+    enum eider_store_policy store;
+};
+
+struct eider_row_config eider_row_config_of(const struct eider_config *config);
+
+/* What bind found out about a launch; vectors are taken where all that is needed is set. */
+#define EIDER_ROW_EVEN 1u    /* rows are whole numbers of vectors */
+#define EIDER_ROW_ALIGNED 2u /* every vector access is aligned to its size */
+#define EIDER_ROW_APART 4u   /* no output shares memory with an input */
+
+/* ---- Shapes --------------------------------------------------------------- */
+
+/* Normalises a call: the last dimension is the row, of any extent; those before it, at least
+ * one, number the rows, and adjacent ones that could be one are.  The strides of what has one
+ * value per row are 0 in the last dimension, those of what has one per column in all others.
+ * count is the number of rows.  Fails as eider_map_space_of does. */
+eider_status eider_row_space_of(const struct eider_layout_operand *operands, uint32_t n_operands,
+                                const struct eider_graph *program, const eider_tensor *args,
+                                struct eider_map_space *out);
+
+/* As eider_map_overlap_check. */
+eider_status eider_row_overlap_check(const struct eider_map_space *space,
+                                     const struct eider_layout_operand *operands,
+                                     uint32_t n_operands, const struct eider_graph *program,
+                                     int *apart);
+
+/* ---- The kernel's parameters --------------------------------------------- */
+
+/* Where each parameter is: the operands, then rows, cols and flags, then the extents of the
+ * dimensions that number rows but the first, then the strides that the layout leaves open. */
+struct eider_row_slots {
+    uint32_t n;
+    uint16_t rows, cols, flags;
+    uint16_t extent[EIDER_RANK_MAX];
+    uint16_t stride[EIDER_OPERANDS_MAX][EIDER_RANK_MAX];
+};
+
+void eider_row_slots_of(const struct eider_layout *layout, struct eider_row_slots *out);
+
+/* ---- The stages of a program ---------------------------------------------- */
+
+struct eider_row_plan {
+    uint32_t n_stages;
+    uint8_t *varies; /* of each node: it differs within a row */
+    uint8_t *live;
+    uint16_t *level; /* stages that have to be done before it is known */
+    int picks;       /* there is a pick */
+    int gathers;     /* there is one whose place differs within the row */
+};
+
+/* For operands of these extents.  Fails with EIDER_OOM.  Caller: eider_row_plan_release. */
+eider_status eider_row_plan_create(const struct eider_graph *g, const uint8_t *in_row,
+                                   struct eider_row_plan *out);
+void eider_row_plan_release(const struct eider_allocator *a, struct eider_row_plan *plan);
+
+/* Sets need[] for the nodes that differ within a row and are computed for an element in order to
+ * know the nodes that are set already. */
+void eider_row_plan_need(const struct eider_graph *g, const struct eider_row_plan *plan,
+                         uint8_t *need);
+
+/* ---- Building ------------------------------------------------------------- */
+
+/* Most packs of elements that are added at once. */
+#define EIDER_ROW_PACKS_MAX 512
+
+/* Values of one pack of elements, or of a row. */
+struct eider_row_context {
+    LLVMValueRef *values; /* of each node; NULL: not computed */
+    LLVMValueRef *in;     /* the packs of the operands */
+    LLVMValueRef col;     /* places, a pack of i32 */
+    LLVMValueRef valid;   /* which of them are in the row, a pack of i1; NULL: all */
+    int width;
+};
+
+/* A vector of elements: `packs` contexts side by side. */
+struct eider_row_vector {
+    LLVMValueRef col; /* i32, the first place */
+    LLVMValueRef
+        whole; /* i1, the vector is in the row, where rows are whole vectors; NULL: it is */
+    struct eider_row_context *packs;
+};
+
+struct eider_row_build {
+    struct eider_emit *e;
+    const struct eider_machine *machine;
+    const struct eider_lowered *program;
+    const struct eider_layout *layout;
+    struct eider_row_config c;
+    struct eider_row_slots slots;
+    struct eider_row_plan plan;
+    struct eider_arena arena;
+    struct eider_lowering lowering;
+    LLVMTypeRef i1, i8, i32, i64;
+    int width, n_packs;      /* of a pack of elements; of a vector */
+    LLVMValueRef thread;     /* i32, in the row */
+    LLVMValueRef row_number; /* i64 */
+    LLVMValueRef row_exists; /* i1; NULL: always */
+    LLVMValueRef cols;       /* i32 */
+    LLVMValueRef vectors_ok; /* i1; NULL: always */
+    int vectors, elements;   /* there is code for whole vectors; for single elements */
+    LLVMValueRef base[EIDER_OPERANDS_MAX]; /* where the row begins */
+    struct eider_row_context one;          /* what is the same for the whole row */
+    LLVMValueRef shared;
+    uint32_t shared_used;
+    int depth; /* of picks within picks */
+};
+
+/* Memory of the build, zeroed; NULL after a failure. */
+void *eider_row_alloc(struct eider_row_build *b, size_t n, size_t size);
+LLVMBasicBlockRef eider_row_block(struct eider_row_build *b, const char *name);
+/* A constant of the type. */
+LLVMValueRef eider_row_number(LLVMTypeRef type, int64_t value);
+
+/* Loads the elements of vectors that differ within the row. */
+void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n);
+/* Stores the outputs of every element of a vector, which its packs have. */
+void eider_row_store(struct eider_row_build *b, struct eider_row_vector *vector);
+/* What is the same for the whole row, of inputs and scalars. */
+void eider_row_load_row(struct eider_row_build *b);
+/* Stores the outputs of which the row has one value. */
+void eider_row_store_row(struct eider_row_build *b);
+/* The elements at c->col, which are inside the row, of any inputs that differ within it. */
+void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c);
+
+/* One reduction on its way: a value, and what goes with it. */
+struct eider_row_total {
+    eider_node node;
+    enum eider_vtype type; /* of the values that it takes */
+    LLVMValueRef value;    /* a pack, later of one element */
+    LLVMValueRef place;    /* argmax: where the value is; a pack of i32 */
+    LLVMValueRef lost;     /* a sum in a loop: what rounding has lost; or NULL */
+};
+
+/* Nothing yet. */
+struct eider_row_total eider_row_total_begin(struct eider_row_build *b, eider_node node);
+/* A loop begins in which values are added: all members have values from now on. */
+void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t);
+/* Adds the values of `n` contexts. */
+void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
+                         struct eider_row_context *const *contexts, int n);
+/* Combines all threads of the row; afterwards b->one has the nodes' values. */
+void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *totals, int n);
+/* Bytes of shared memory that all reductions of the program need. */
+uint32_t eider_row_shared_bytes(const struct eider_row_build *b);
+
+/* The value of a node in a context, where it is known: what is the same for the whole row is
+ * spread out. */
+LLVMValueRef eider_row_value(struct eider_row_build *b, struct eider_row_context *c,
+                             eider_node node, enum eider_vtype type);
+/* Computes the nodes that are set in `need`, in a context of elements. */
+void eider_row_compute(struct eider_row_build *b, struct eider_row_context *c, const uint8_t *need);
+/* `scalar` in every element of a pack of `width`. */
+LLVMValueRef eider_row_spread(struct eider_row_build *b, LLVMValueRef scalar, int width);
+
+/* ---- Members of the template --------------------------------------------- */
+
+eider_status eider_row_bind(const struct eider_layout *layout, const struct eider_config *config,
+                            const eider_tensor *args, struct eider_bound *out);
+void eider_row_build(struct eider_emit *e, const struct eider_lowered *program,
+                     const struct eider_layout *layout, const struct eider_config *config,
+                     const char *name);
+extern const struct eider_template eider_template_row;
+void eider_row_defaults(const struct eider_layout *layout, const struct eider_device_facts *facts,
+                        struct eider_config *config);
+
+#endif

@@ -1,0 +1,561 @@
+/* row_build.c -- the IR of a row kernel; row.h describes its shape.
+ *
+ * Invariants: every thread of a block takes part in every exchange and barrier, whether its row
+ * exists or not (rows that do not are read as the last one, and not stored); an element is read
+ * in all stages before its place in an output is written.
+ * Values that a node has in an element stay for later stages, as long as the element does.
+ */
+#include "row.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ops.h"
+#include "pack.h"
+
+#define PICK_DEPTH_MAX 16
+
+static const struct eider_graph *graph_of(const struct eider_row_build *b)
+{
+    return b->program->graph;
+}
+
+LLVMValueRef eider_row_number(LLVMTypeRef type, int64_t value)
+{
+    return LLVMConstInt(type, (unsigned long long)value, 1);
+}
+
+LLVMBasicBlockRef eider_row_block(struct eider_row_build *b, const char *name)
+{
+    return LLVMAppendBasicBlockInContext(b->e->context, b->e->function, name);
+}
+
+void *eider_row_alloc(struct eider_row_build *b, size_t n, size_t size)
+{
+    void *memory = b->e->status == EIDER_OK ? eider_arena_alloc(&b->arena, n * size + 1) : NULL;
+    if (!memory && b->e->status == EIDER_OK) b->e->status = EIDER_OOM;
+    return memory;
+}
+
+LLVMValueRef eider_row_spread(struct eider_row_build *b, LLVMValueRef scalar, int width)
+{
+    if (width == 1) return scalar;
+    LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), (unsigned)width);
+    LLVMValueRef undef = LLVMGetUndef(type);
+    LLVMValueRef first =
+        LLVMBuildInsertElement(b->e->builder, undef, scalar, eider_row_number(b->i32, 0), "");
+    LLVMValueRef lanes = LLVMConstNull(LLVMVectorType(b->i32, (unsigned)width));
+    return LLVMBuildShuffleVector(b->e->builder, first, undef, lanes, "");
+}
+
+/* ---- Nodes ------------------------------------------------------------------ */
+
+static int is_literal(const struct eider_cell *cell)
+{
+    return cell->op == EIDER_OP_number || cell->op == EIDER_OP_integer;
+}
+
+/* Sees to it that the context has the value of a node that is known. */
+static void bring(struct eider_row_build *b, struct eider_row_context *c, eider_node node)
+{
+    if (c->values[node] || is_literal(&graph_of(b)->cells[node])) return;
+    LLVMValueRef one = b->one.values[node];
+    if (!one) {
+        eider_emit_fail(b->e, EIDER_CODEGEN, "%s is not known yet",
+                        eider_ops[graph_of(b)->cells[node].op].name);
+        return;
+    }
+    c->values[node] = eider_row_spread(b, one, c->width);
+}
+
+LLVMValueRef eider_row_value(struct eider_row_build *b, struct eider_row_context *c,
+                             eider_node node, enum eider_vtype type)
+{
+    bring(b, c, node);
+    b->lowering.values = c->values;
+    b->e->width = c->width;
+    if (b->e->status != EIDER_OK) return LLVMGetUndef(eider_emit_type(b->e, type));
+    return eider_lowering_as(&b->lowering, node, type);
+}
+
+static void lower_in(struct eider_row_build *b, struct eider_row_context *c, eider_node id);
+
+static struct eider_row_context new_context(struct eider_row_build *b, int width)
+{
+    struct eider_row_context c = {.width = width};
+    c.values = eider_row_alloc(b, graph_of(b)->n_cells, sizeof *c.values);
+    c.in = eider_row_alloc(b, EIDER_OPERANDS_MAX, sizeof *c.in);
+    return c;
+}
+
+void eider_row_compute(struct eider_row_build *b, struct eider_row_context *c, const uint8_t *need)
+{
+    for (eider_node id = 1; id < graph_of(b)->n_cells && b->e->status == EIDER_OK; id++)
+        if (need[id] && !c->values[id] && !is_literal(&graph_of(b)->cells[id])) lower_in(b, c, id);
+}
+
+/* What is picked outside of the row. */
+static LLVMValueRef outside(struct eider_row_build *b, LLVMTypeRef type)
+{
+    enum eider_vtype v =
+        (LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetElementType(type) : type) ==
+                LLVMFloatTypeInContext(b->e->context)
+            ? EIDER_V_F32
+            : EIDER_V_NONE;
+    LLVMTypeRef one = LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetElementType(type) : type;
+    if (v == EIDER_V_F32 || one == LLVMDoubleTypeInContext(b->e->context))
+        return eider_emit_real(type, __builtin_nan(""));
+    return LLVMConstNull(type);
+}
+
+/* The value that the element at c->col has of a node that differs within the row. */
+static LLVMValueRef value_there(struct eider_row_build *b, LLVMValueRef cols, int width,
+                                eider_node node)
+{
+    struct eider_row_context there = new_context(b, width);
+    uint8_t *need = eider_row_alloc(b, graph_of(b)->n_cells, 1);
+    if (b->e->status != EIDER_OK) return NULL;
+    there.col = cols;
+    need[node] = 1;
+    eider_row_plan_need(graph_of(b), &b->plan, need);
+    b->e->width = width;
+    eider_row_load_at(b, &there);
+    eider_row_compute(b, &there, need);
+    return eider_row_value(b, &there, node, (enum eider_vtype)b->program->types[node]);
+}
+
+static LLVMValueRef pick(struct eider_row_build *b, struct eider_row_context *c, eider_node id)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    const eider_node *args = eider_graph_args(graph_of(b), id);
+    LLVMValueRef place = eider_row_value(b, c, args[1], EIDER_V_I64);
+    LLVMTypeRef type = LLVMTypeOf(place);
+    LLVMValueRef cols = LLVMBuildZExt(ir, b->cols, b->i64, "");
+    LLVMValueRef inside =
+        LLVMBuildICmp(ir, LLVMIntULT, place, eider_row_spread(b, cols, c->width), "");
+    place = LLVMBuildSelect(ir, inside, place, LLVMConstNull(type), "");
+    place = LLVMBuildTrunc(ir, place, eider_emit_type(b->e, EIDER_V_I32), "");
+    enum eider_vtype v = (enum eider_vtype)b->program->types[args[0]];
+    if (++b->depth > PICK_DEPTH_MAX)
+        return eider_emit_fail(b->e, EIDER_TOO_LARGE, "pick within pick, more than %d deep",
+                               PICK_DEPTH_MAX);
+    LLVMValueRef value = b->plan.varies[args[0]] ? value_there(b, place, c->width, args[0])
+                                                 : eider_row_value(b, c, args[0], v);
+    b->depth--;
+    if (b->e->status != EIDER_OK) return NULL;
+    return LLVMBuildSelect(ir, inside, value, outside(b, LLVMTypeOf(value)), "");
+}
+
+static void lower_in(struct eider_row_build *b, struct eider_row_context *c, eider_node id)
+{
+    const struct eider_cell *cell = &graph_of(b)->cells[id];
+    const eider_node *args = eider_graph_args(graph_of(b), id);
+    b->e->width = c->width;
+    eider_lines_set(b->e, EIDER_LINE_NODE, id);
+    switch (cell->op) {
+    case EIDER_OP_row:
+        c->values[id] = b->row_number;
+        break;
+    case EIDER_OP_cols:
+        c->values[id] = b->cols;
+        break;
+    case EIDER_OP_col:
+        c->values[id] = c->col;
+        break;
+    case EIDER_OP_pick:
+        c->values[id] = pick(b, c, id);
+        break;
+    default:
+        for (uint32_t k = 0; k < cell->n_args; k++) bring(b, c, args[k]);
+        b->lowering.values = c->values;
+        b->lowering.in = c->in;
+        if (b->e->status == EIDER_OK) c->values[id] = eider_lowering_node(&b->lowering, id);
+        break;
+    }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+}
+
+/* What is the same for the whole row and known once `level` stages are done. */
+static void lower_row(struct eider_row_build *b, uint32_t level)
+{
+    const struct eider_graph *g = graph_of(b);
+    for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
+        enum eider_op op = (enum eider_op)g->cells[id].op;
+        if (!b->plan.live[id] || b->plan.varies[id] || b->plan.level[id] > level) continue;
+        if (b->one.values[id] || eider_ops_reduces(op) || is_literal(&g->cells[id])) continue;
+        lower_in(b, &b->one, id);
+    }
+    b->e->width = b->width;
+}
+
+/* ---- Vectors of a thread ------------------------------------------------------ */
+
+/* `first` as the place of the first element, of a thread's vector. */
+static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, LLVMValueRef first,
+                         int64_t beyond)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int in_row = b->layout->length && beyond <= b->layout->length;
+    v->col = first;
+    v->whole = in_row ? NULL : LLVMBuildICmp(ir, LLVMIntULT, first, b->cols, "");
+    for (int p = 0; p < b->n_packs; p++) {
+        struct eider_row_context *c = &v->packs[p];
+        LLVMValueRef lanes[64];
+        for (int lane = 0; lane < b->width; lane++)
+            lanes[lane] = eider_row_number(b->i32, (int64_t)p * b->width + lane);
+        LLVMValueRef step = b->width == 1 ? lanes[0] : LLVMConstVector(lanes, (unsigned)b->width);
+        c->col = LLVMBuildAdd(ir, eider_row_spread(b, first, b->width), step, "");
+        c->valid = NULL;
+        if (in_row) continue;
+        if (b->layout->length && b->layout->length % b->c.vec == 0)
+            c->valid = eider_row_spread(b, v->whole, b->width);
+        else
+            c->valid =
+                LLVMBuildICmp(ir, LLVMIntULT, c->col, eider_row_spread(b, b->cols, b->width), "");
+    }
+}
+
+static struct eider_row_vector *new_vectors(struct eider_row_build *b, int n)
+{
+    struct eider_row_vector *vectors = eider_row_alloc(b, (size_t)n, sizeof *vectors);
+    for (int v = 0; v < n && b->e->status == EIDER_OK; v++) {
+        vectors[v].packs = eider_row_alloc(b, (size_t)b->n_packs, sizeof *vectors[v].packs);
+        for (int p = 0; p < b->n_packs && b->e->status == EIDER_OK; p++)
+            vectors[v].packs[p] = new_context(b, b->width);
+    }
+    return vectors;
+}
+
+/* The places of `n` vectors of this thread, the first `from` elements into the row. */
+static void place_vectors(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                          LLVMValueRef from, int64_t from_at_most)
+{
+    int64_t step = (int64_t)b->c.row * b->c.vec;
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef mine = LLVMBuildMul(ir, b->thread, eider_row_number(b->i32, b->c.vec), "");
+    mine = LLVMBuildAdd(ir, mine, from, "");
+    for (int v = 0; v < n; v++) {
+        LLVMValueRef first = LLVMBuildAdd(ir, mine, eider_row_number(b->i32, v * step), "");
+        place_vector(b, &vectors[v], first,
+                     from_at_most < 0 ? INT64_MAX : from_at_most + (v + 1) * step);
+    }
+}
+
+static void forget(struct eider_row_build *b, struct eider_row_vector *vectors, int n)
+{
+    for (int v = 0; v < n; v++)
+        for (int p = 0; p < b->n_packs; p++)
+            memset(vectors[v].packs[p].values, 0,
+                   graph_of(b)->n_cells * sizeof *vectors[v].packs[p].values);
+}
+
+/* ---- A pass over the row -------------------------------------------------------- */
+
+/* What is done with the vectors of one step: totals are added to, or outputs are stored. */
+struct pass {
+    const uint8_t *need;
+    struct eider_row_total *totals; /* NULL: outputs are stored */
+    int n_totals;
+};
+
+static void set_outputs(struct eider_row_build *b, struct eider_row_context *c)
+{
+    const struct eider_graph *g = graph_of(b);
+    for (uint32_t i = 0; i < g->n_operands && b->e->status == EIDER_OK; i++) {
+        if (g->operands[i].kind != EIDER_OUTPUT || b->layout->operands[i].extent != EIDER_FULL)
+            continue;
+        bring(b, c, g->operands[i].node);
+        b->lowering.values = c->values;
+        b->e->width = c->width;
+        if (b->e->status == EIDER_OK) c->in[i] = eider_lowering_output(&b->lowering, i);
+    }
+}
+
+static void do_step(struct eider_row_build *b, const struct pass *pass,
+                    struct eider_row_vector *vectors, int n)
+{
+    struct eider_row_context *all[EIDER_ROW_PACKS_MAX];
+    int n_all = 0;
+    for (int v = 0; v < n; v++)
+        for (int p = 0; p < b->n_packs; p++) {
+            eider_row_compute(b, &vectors[v].packs[p], pass->need);
+            all[n_all++] = &vectors[v].packs[p];
+        }
+    for (int i = 0; i < pass->n_totals && b->e->status == EIDER_OK; i++)
+        eider_row_total_add(b, &pass->totals[i], all, n_all);
+    for (int v = 0; v < n && !pass->totals && b->e->status == EIDER_OK; v++) {
+        for (int p = 0; p < b->n_packs; p++) set_outputs(b, &vectors[v].packs[p]);
+        if (b->e->status == EIDER_OK) eider_row_store(b, &vectors[v]);
+    }
+}
+
+/* The members of totals that a loop carries. */
+static int list_carried(struct pass *pass, LLVMValueRef **out)
+{
+    int n = 0;
+    for (int i = 0; i < pass->n_totals; i++) {
+        struct eider_row_total *t = &pass->totals[i];
+        LLVMValueRef *members[] = {&t->value, &t->place, &t->lost};
+        for (int k = 0; k < 3; k++)
+            if (*members[k]) out[n++] = members[k];
+    }
+    return n;
+}
+
+/* Elements from `from` on, which are in no register, `unroll` vectors at a time. */
+static void loop_rest(struct eider_row_build *b, struct pass *pass,
+                      struct eider_row_vector *vectors, int64_t from)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int64_t step = (int64_t)b->c.row * b->c.vec * b->c.unroll;
+    LLVMValueRef *carried[3 * 64], before[3 * 64], phis[3 * 64];
+    for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
+    int n = list_carried(pass, carried);
+    for (int i = 0; i < n; i++) before[i] = *carried[i];
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), loop = eider_row_block(b, "rest");
+    LLVMBasicBlockRef after = eider_row_block(b, "rested");
+    LLVMValueRef first = eider_row_number(b->i32, from);
+    LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, b->cols, ""), loop, after);
+    LLVMPositionBuilderAtEnd(ir, loop);
+    LLVMValueRef at = LLVMBuildPhi(ir, b->i32, "");
+    for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
+    forget(b, vectors, b->c.unroll);
+    place_vectors(b, vectors, b->c.unroll, at, -1);
+    eider_row_load(b, vectors, b->c.unroll);
+    do_step(b, pass, vectors, b->c.unroll);
+    if (b->e->status != EIDER_OK) return;
+    LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
+    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, b->cols, "");
+    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, loop, after));
+    LLVMAddIncoming(at, &first, &entry, 1);
+    LLVMAddIncoming(at, &next, &latch, 1);
+    for (int i = 0; i < n; i++) {
+        LLVMAddIncoming(phis[i], &before[i], &entry, 1);
+        LLVMAddIncoming(phis[i], carried[i], &latch, 1);
+    }
+    LLVMPositionBuilderAtEnd(ir, after);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef end = *carried[i], ends[2] = {before[i], end};
+        LLVMBasicBlockRef froms[2] = {entry, latch};
+        *carried[i] = LLVMBuildPhi(ir, LLVMTypeOf(end), "");
+        LLVMAddIncoming(*carried[i], ends, froms, 2);
+    }
+}
+
+static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
+                    struct eider_row_vector *rest)
+{
+    int64_t from = (int64_t)b->c.keep * b->c.row * b->c.vec;
+    int has_rest = !b->layout->length || from < b->layout->length;
+    if (b->c.keep) do_step(b, pass, kept, b->c.keep);
+    if (has_rest && b->e->status == EIDER_OK) loop_rest(b, pass, rest, from);
+}
+
+/* ---- The stages ------------------------------------------------------------------ */
+
+static void do_stage(struct eider_row_build *b, uint32_t stage, struct eider_row_vector *kept,
+                     struct eider_row_vector *rest)
+{
+    const struct eider_graph *g = graph_of(b);
+    struct eider_row_total totals[64];
+    struct pass pass = {.totals = totals};
+    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
+    for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
+        if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
+        if (b->plan.level[id] != stage + 1) continue;
+        if (pass.n_totals == 64) {
+            eider_emit_fail(b->e, EIDER_TOO_LARGE, "more than 64 reductions in one stage");
+            return;
+        }
+        need[eider_graph_args(g, id)[0]] = 1;
+        totals[pass.n_totals++] = eider_row_total_begin(b, id);
+    }
+    if (b->e->status != EIDER_OK) return;
+    eider_row_plan_need(g, &b->plan, need);
+    pass.need = need;
+    do_pass(b, &pass, kept, rest);
+    if (b->e->status == EIDER_OK) eider_row_total_end(b, totals, pass.n_totals);
+    b->e->width = b->width;
+}
+
+/* Where threads read what others may write from now on, all of them have to be here. */
+static void wait_for_readers(struct eider_row_build *b)
+{
+    if (b->c.row > 1 && (b->plan.picks || b->plan.n_stages == 0)) b->machine->barrier(b->e);
+}
+
+static void store_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
+                          struct eider_row_vector *rest)
+{
+    const struct eider_graph *g = graph_of(b);
+    struct pass pass = {0};
+    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
+    int any = 0;
+    if (b->e->status != EIDER_OK) return;
+    for (uint32_t i = 0; i < g->n_operands; i++)
+        if (g->operands[i].kind == EIDER_OUTPUT && b->layout->operands[i].extent == EIDER_FULL)
+            need[g->operands[i].node] = 1, any = 1;
+    eider_row_plan_need(g, &b->plan, need);
+    pass.need = need;
+    wait_for_readers(b);
+    if (any) do_pass(b, &pass, kept, rest);
+    eider_row_store_row(b);
+}
+
+static void build_stages(struct eider_row_build *b)
+{
+    struct eider_row_vector *kept = new_vectors(b, b->c.keep);
+    struct eider_row_vector *rest = new_vectors(b, b->c.unroll);
+    if (b->e->status != EIDER_OK) return;
+    eider_row_load_row(b);
+    if (b->c.keep) {
+        place_vectors(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
+        eider_row_load(b, kept, b->c.keep);
+    }
+    for (uint32_t stage = 0; stage < b->plan.n_stages && b->e->status == EIDER_OK; stage++) {
+        lower_row(b, stage);
+        do_stage(b, stage, kept, rest);
+    }
+    lower_row(b, b->plan.n_stages);
+    store_outputs(b, kept, rest);
+}
+
+/* ---- The kernel -------------------------------------------------------------------- */
+
+static LLVMValueRef param(struct eider_row_build *b, unsigned slot)
+{
+    return b->machine->param(b->e, slot);
+}
+
+static void declare_params(struct eider_row_build *b, struct eider_kernel_param *params)
+{
+    const struct eider_layout *l = b->layout;
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(b->e->context, 0);
+    for (uint32_t s = 0; s < b->slots.n; s++)
+        params[s] = (struct eider_kernel_param){.name = "", .type = b->i64};
+    for (uint32_t i = 0; i < l->n_operands; i++) {
+        const struct eider_layout_operand *o = &l->operands[i];
+        params[i].name = graph_of(b)->operands[i].name;
+        params[i].type = o->kind == EIDER_SCALAR ? eider_emit_storage(b->e, o->type) : ptr;
+        params[i].is_read = o->kind == EIDER_INPUT;
+        params[i].align = (uint32_t)eider_dtype_size(o->type);
+    }
+    params[b->slots.rows].name = "rows";
+    params[b->slots.cols] = (struct eider_kernel_param){.name = "cols", .type = b->i32};
+    params[b->slots.flags] = (struct eider_kernel_param){.name = "flags", .type = b->i32};
+}
+
+static LLVMValueRef flags_have(struct eider_row_build *b, unsigned needed)
+{
+    LLVMValueRef mask = eider_row_number(b->i32, needed);
+    LLVMValueRef set = LLVMBuildAnd(b->e->builder, param(b, b->slots.flags), mask, "");
+    return LLVMBuildICmp(b->e->builder, LLVMIntEQ, set, mask, "");
+}
+
+/* Which ways of loading there are, and what decides between them. */
+static void read_flags(struct eider_row_build *b)
+{
+    unsigned needed = 0;
+    int64_t length = b->layout->length;
+    b->vectors = !length || length % b->c.vec == 0;
+    if (!length && b->c.vec > 1) needed |= EIDER_ROW_EVEN;
+    if (b->machine->needs_alignment && b->c.vec > 1) needed |= EIDER_ROW_ALIGNED;
+    /* The read-only path does not see what the kernel itself stores. */
+    if (b->c.load == EIDER_LOAD_NC) needed |= EIDER_ROW_APART;
+    b->elements = !b->vectors || needed;
+    if (b->vectors && needed) b->vectors_ok = flags_have(b, needed);
+}
+
+/* The row of this thread, and where it begins in each operand. */
+static void locate_row(struct eider_row_build *b)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int per_block = b->c.block / b->c.row, last = b->layout->rank - 1;
+    LLVMValueRef thread = b->machine->thread_index(b->e);
+    LLVMValueRef row = b->machine->block_index(b->e), rows = param(b, b->slots.rows);
+    LLVMValueRef at[EIDER_RANK_MAX];
+    b->thread = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, b->c.row - 1), "");
+    if (per_block > 1) {
+        LLVMValueRef in_block = LLVMBuildUDiv(ir, thread, eider_row_number(b->i32, b->c.row), "");
+        row = LLVMBuildMul(ir, row, eider_row_number(b->i64, per_block), "");
+        row = LLVMBuildAdd(ir, row, LLVMBuildZExt(ir, in_block, b->i64, ""), "");
+        b->row_exists = LLVMBuildICmp(ir, LLVMIntULT, row, rows, "");
+        LLVMValueRef end = LLVMBuildSub(ir, rows, eider_row_number(b->i64, 1), "");
+        row = LLVMBuildSelect(ir, b->row_exists, row, end, "");
+    }
+    b->row_number = row;
+    for (int d = last - 1; d > 0; d--) {
+        LLVMValueRef extent = param(b, b->slots.extent[d]);
+        at[d] = LLVMBuildURem(ir, row, extent, "");
+        row = LLVMBuildUDiv(ir, row, extent, "");
+    }
+    at[0] = row;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        if (b->layout->operands[i].kind == EIDER_SCALAR) continue;
+        b->base[i] = param(b, i);
+        for (int d = 0; d < last; d++) {
+            if (b->slots.stride[i][d] == EIDER_MAP_NO_SLOT) continue;
+            LLVMValueRef bytes = LLVMBuildMul(ir, at[d], param(b, b->slots.stride[i][d]), "");
+            b->base[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &bytes, 1, "");
+        }
+    }
+}
+
+static void build_kernel(struct eider_row_build *b, const char *name)
+{
+    struct eider_kernel_param *params = eider_row_alloc(b, b->slots.n, sizeof *params);
+    uint32_t shared = eider_row_shared_bytes(b);
+    if (b->e->status != EIDER_OK) return;
+    declare_params(b, params);
+    b->machine->kernel_begin(b->e, name, params, b->slots.n, (uint32_t)b->c.block);
+    if (b->e->status == EIDER_OK) {
+        if (shared) b->shared = eider_emit_shared(b->e, shared);
+        b->cols = b->layout->length ? eider_row_number(b->i32, b->layout->length)
+                                    : param(b, b->slots.cols);
+        locate_row(b);
+        read_flags(b);
+        b->one = new_context(b, 1);
+        if (b->e->status == EIDER_OK) build_stages(b);
+    }
+    b->machine->kernel_end(b->e);
+}
+
+static void set_types(struct eider_row_build *b)
+{
+    LLVMContextRef context = b->e->context;
+    b->i1 = LLVMInt1TypeInContext(context);
+    b->i8 = LLVMInt8TypeInContext(context);
+    b->i32 = LLVMInt32TypeInContext(context);
+    b->i64 = LLVMInt64TypeInContext(context);
+    b->e->width = b->machine->width(b->e);
+    if (b->e->width > b->c.vec) b->e->width = b->c.vec;
+    b->width = b->e->width;
+    b->n_packs = b->c.vec / b->width;
+}
+
+void eider_row_build(struct eider_emit *e, const struct eider_lowered *program,
+                     const struct eider_layout *layout, const struct eider_config *config,
+                     const char *name)
+{
+    struct eider_row_build b = {.e = e,
+                                .machine = e->machine,
+                                .program = program,
+                                .layout = layout,
+                                .c = eider_row_config_of(config)};
+    uint8_t in_row[EIDER_OPERANDS_MAX];
+    eider_arena_init(&b.arena, e->allocator, SIZE_MAX);
+    set_types(&b);
+    eider_row_slots_of(layout, &b.slots);
+    for (uint32_t i = 0; i < layout->n_operands; i++)
+        in_row[i] = layout->operands[i].kind == EIDER_INPUT &&
+                    layout->operands[i].stride_class[layout->rank - 1] != 0;
+    e->status = eider_row_plan_create(program->graph, in_row, &b.plan);
+    if (e->status == EIDER_OK) e->status = eider_lowering_begin(&b.lowering, e, program);
+    if (e->status == EIDER_OK) {
+        build_kernel(&b, name);
+        eider_lowering_end(&b.lowering);
+    }
+    eider_row_plan_release(e->allocator, &b.plan);
+    eider_arena_release(&b.arena);
+}

@@ -1,0 +1,106 @@
+/* row_defaults.c -- the config of a row kernel that nobody tuned.
+ *
+ * Invariant: what the caller has set stays; what is added passes the template's check for the
+ * same layout and target, unless what was set cannot.
+ */
+#include "row.h"
+
+#define ELEMENTS_KEPT 64 /* of all inputs together, per thread: that many registers or half */
+#define VECTORS_KEPT 4   /* in flight per thread and input, where the row has as many */
+#define GPU_BLOCK 128    /* at least; rows that are shorter share a block */
+#define GPU_BLOCK_MAX 1024
+#define LENGTH_ASSUMED 4096 /* where it is not known */
+#define CPU_VEC 16
+
+struct traits {
+    int widest;   /* bytes of an element */
+    int n_inputs; /* that differ within the row */
+    int align;    /* elements that the worst pointer allows in one access */
+};
+
+static struct traits traits_of(const struct eider_layout *layout)
+{
+    struct traits t = {.widest = 1, .align = EIDER_MAP_ACCESS_BYTES};
+    for (uint32_t i = 0; i < layout->n_operands; i++) {
+        const struct eider_layout_operand *operand = &layout->operands[i];
+        int size = (int)eider_dtype_size(operand->type), align = (int)operand->align / size;
+        int inner = operand->stride_class[layout->rank - 1];
+        if (operand->kind == EIDER_SCALAR || inner == 0) continue;
+        if (operand->kind == EIDER_INPUT) t.n_inputs++;
+        if (inner == 2) t.align = 1;
+        if (size > t.widest) t.widest = size;
+        if (operand->align < EIDER_MAP_ACCESS_BYTES && align < t.align) t.align = align;
+    }
+    if (t.n_inputs == 0) t.n_inputs = 1;
+    return t;
+}
+
+static int choose(struct eider_config *config, enum eider_param param, int rule)
+{
+    if (config->choice[param] < 0) eider_config_set_number(config, param, rule);
+    return eider_config_number(config, param);
+}
+
+static void choose_word(struct eider_config *config, enum eider_param param, const char *rule)
+{
+    if (config->choice[param] < 0) eider_config_set(config, param, rule);
+}
+
+static int at_most(int64_t a, int b)
+{
+    return a < b ? (int)a : b;
+}
+
+/* The smallest allowed number of vectors that is not below `n`, or the largest. */
+static int kept(int64_t n)
+{
+    static const int allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32};
+    size_t i = 0;
+    while (i + 1 < sizeof allowed / sizeof *allowed && allowed[i] < n) i++;
+    return allowed[i];
+}
+
+/* As many threads as leave VECTORS_KEPT vectors to each; then every vector is kept, as far as
+ * registers go. */
+static void choose_gpu(const struct eider_layout *layout, struct eider_config *config)
+{
+    struct traits t = traits_of(layout);
+    int64_t length = layout->length ? layout->length : LENGTH_ASSUMED;
+    int vec = choose(config, EIDER_PARAM_vec,
+                     at_most(at_most(EIDER_MAP_ACCESS_BYTES / t.widest, t.align), layout->vec_max));
+    int64_t vectors = (length + vec - 1) / vec;
+    int most = ELEMENTS_KEPT / (vec * t.n_inputs), row = 1;
+    if (most < 1) most = 1;
+    int wanted = most < VECTORS_KEPT * 8 / vec ? most : VECTORS_KEPT * 8 / vec;
+    while (row < GPU_BLOCK_MAX && (int64_t)row * wanted < vectors) row *= 2;
+    int fixed = config->choice[EIDER_PARAM_block] < 0
+                    ? GPU_BLOCK_MAX
+                    : eider_config_number(config, EIDER_PARAM_block);
+    while (row > fixed) row /= 2;
+    row = choose(config, EIDER_PARAM_row, row);
+    choose(config, EIDER_PARAM_block, row < GPU_BLOCK ? GPU_BLOCK : row);
+    int64_t each = (vectors + row - 1) / row;
+    if (row == GPU_BLOCK_MAX) most /= 2; /* a thread of so large a block has 64 registers */
+    choose(config, EIDER_PARAM_keep, kept(each < most ? each : most));
+    choose(config, EIDER_PARAM_unroll, vec * t.n_inputs > 16 ? 1 : 2);
+}
+
+static void choose_cpu(const struct eider_layout *layout, struct eider_config *config)
+{
+    choose(config, EIDER_PARAM_vec, at_most(CPU_VEC, layout->vec_max));
+    choose(config, EIDER_PARAM_row, 1);
+    choose(config, EIDER_PARAM_block, 1);
+    choose(config, EIDER_PARAM_keep, 0);
+    choose(config, EIDER_PARAM_unroll, 1);
+}
+
+void eider_row_defaults(const struct eider_layout *layout, const struct eider_device_facts *facts,
+                        struct eider_config *config)
+{
+    if (facts->target.sm)
+        choose_gpu(layout, config);
+    else
+        choose_cpu(layout, config);
+    choose_word(config, EIDER_PARAM_load, "ca");
+    choose_word(config, EIDER_PARAM_store, "wb");
+}

@@ -1,0 +1,397 @@
+/* row_memory.c -- the IR of loads and stores of elements of a row.
+ *
+ * Invariant: no address outside a row is read or written, whatever the launch.  What is not in
+ * the row reads some element that is, and whoever uses it looks at `valid`.
+ * Where vectors cannot be taken, because of alignment or because rows are no whole number of
+ * them, the same elements are loaded one by one: two ways that meet again, so that everything
+ * else exists once.
+ */
+#include "row.h"
+
+/* Ways to load that meet; each gives the same number of values. */
+struct ways {
+    LLVMBasicBlockRef after, end[3];
+    LLVMValueRef *values[3];
+    unsigned n;
+};
+
+static const struct eider_layout_operand *operand_at(const struct eider_row_build *b, uint32_t i)
+{
+    return &b->layout->operands[i];
+}
+
+static int64_t size_at(const struct eider_row_build *b, uint32_t i)
+{
+    return (int64_t)eider_dtype_size(operand_at(b, i)->type);
+}
+
+static int class_in_row(const struct eider_row_build *b, uint32_t i)
+{
+    return operand_at(b, i)->stride_class[b->layout->rank - 1];
+}
+
+static int differs_in_row(const struct eider_row_build *b, uint32_t i, eider_operand_kind kind)
+{
+    return operand_at(b, i)->kind == kind && class_in_row(b, i) != 0;
+}
+
+static LLVMValueRef advance(struct eider_row_build *b, LLVMValueRef ptr, LLVMValueRef bytes)
+{
+    return LLVMBuildGEP2(b->e->builder, b->i8, ptr, &bytes, 1, "");
+}
+
+/* The address of place `col`, an i32, of the row. */
+static LLVMValueRef address(struct eider_row_build *b, uint32_t i, LLVMValueRef col)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef wide = LLVMBuildZExt(ir, col, b->i64, "");
+    LLVMValueRef stride = class_in_row(b, i) == 1
+                              ? eider_row_number(b->i64, size_at(b, i))
+                              : b->machine->param(b->e, b->slots.stride[i][b->layout->rank - 1]);
+    return advance(b, b->base[i], LLVMBuildMul(ir, wide, stride, ""));
+}
+
+static LLVMValueRef lane_of(struct eider_row_build *b, LLVMValueRef v, int lane)
+{
+    if (LLVMGetTypeKind(LLVMTypeOf(v)) != LLVMVectorTypeKind) return v;
+    return LLVMBuildExtractElement(b->e->builder, v, eider_row_number(b->i32, lane), "");
+}
+
+/* A pack from places that are in the row. */
+static LLVMValueRef load_places(struct eider_row_build *b, uint32_t i, LLVMValueRef cols)
+{
+    LLVMValueRef ptrs[64];
+    for (int lane = 0; lane < b->e->width; lane++)
+        ptrs[lane] = address(b, i, lane_of(b, cols, lane));
+    return b->machine->load_each(b->e, operand_at(b, i)->type, ptrs);
+}
+
+/* ---- Ways that meet ---------------------------------------------------------- */
+
+static void begin_ways(struct eider_row_build *b, struct ways *w, int n_values)
+{
+    *w = (struct ways){.after = eider_row_block(b, "loaded")};
+    for (int i = 0; i < 3; i++)
+        w->values[i] = eider_row_alloc(b, (size_t)n_values + 1, sizeof(LLVMValueRef));
+}
+
+static void end_way(struct eider_row_build *b, struct ways *w)
+{
+    w->end[w->n++] = LLVMGetInsertBlock(b->e->builder);
+    LLVMBuildBr(b->e->builder, w->after);
+}
+
+/* Value `i` of whichever way was taken; the builder is after them. */
+static LLVMValueRef met(struct eider_row_build *b, const struct ways *w, int i)
+{
+    LLVMValueRef values[3];
+    if (w->n == 1) return w->values[0][i];
+    for (unsigned k = 0; k < w->n; k++) values[k] = w->values[k][i];
+    LLVMValueRef phi = LLVMBuildPhi(b->e->builder, LLVMTypeOf(values[0]), "");
+    LLVMAddIncoming(phi, values, (LLVMBasicBlockRef *)w->end, w->n);
+    return phi;
+}
+
+/* Goes to a new block where `condition` holds; the builder goes on in another otherwise. */
+static LLVMBasicBlockRef branch_if(struct eider_row_build *b, LLVMValueRef condition,
+                                   const char *name)
+{
+    LLVMBasicBlockRef then = eider_row_block(b, name), otherwise = eider_row_block(b, "otherwise");
+    LLVMBuildCondBr(b->e->builder, condition, then, otherwise);
+    LLVMPositionBuilderAtEnd(b->e->builder, then);
+    return otherwise;
+}
+
+/* ---- Elements ---------------------------------------------------------------- */
+
+/* Where value (vector v, pack p) of the k-th input that differs in the row is kept. */
+static int place_of(const struct eider_row_build *b, int k, int v, int p, int n)
+{
+    return (k * n + v) * b->n_packs + p;
+}
+
+static void load_vectors(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                         LLVMValueRef *values)
+{
+    LLVMValueRef zero = eider_row_number(b->i32, 0);
+    for (int v = 0; v < n; v++) {
+        LLVMValueRef col = vectors[v].col;
+        int k = 0;
+        if (vectors[v].whole) col = LLVMBuildSelect(b->e->builder, vectors[v].whole, col, zero, "");
+        for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+            if (!differs_in_row(b, i, EIDER_INPUT)) continue;
+            LLVMValueRef *out = values + place_of(b, k++, v, 0, n);
+            eider_lines_set(b->e, EIDER_LINE_LOAD, i);
+            if (class_in_row(b, i) == 1) {
+                b->machine->load(b->e, operand_at(b, i)->type, address(b, i, col), b->c.vec,
+                                 b->c.load, 1, out);
+                continue;
+            }
+            for (int p = 0; p < b->n_packs; p++) {
+                LLVMValueRef first = LLVMBuildAdd(
+                    b->e->builder, col, eider_row_number(b->i32, (int64_t)p * b->width), "");
+                LLVMValueRef lanes = LLVMGetUndef(eider_emit_type(b->e, EIDER_V_I32));
+                for (int lane = 0; lane < b->width; lane++) {
+                    LLVMValueRef at =
+                        LLVMBuildAdd(b->e->builder, first, eider_row_number(b->i32, lane), "");
+                    lanes = b->width == 1
+                                ? at
+                                : LLVMBuildInsertElement(b->e->builder, lanes, at,
+                                                         eider_row_number(b->i32, lane), "");
+                }
+                out[p] = load_places(b, i, lanes);
+            }
+        }
+    }
+}
+
+/* A place beyond the end becomes the first one. */
+static void load_elements(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                          LLVMValueRef *values)
+{
+    for (int v = 0; v < n; v++)
+        for (int p = 0; p < b->n_packs; p++) {
+            struct eider_row_context *c = &vectors[v].packs[p];
+            LLVMValueRef cols = c->col;
+            int k = 0;
+            if (c->valid)
+                cols = LLVMBuildSelect(b->e->builder, c->valid, cols,
+                                       LLVMConstNull(LLVMTypeOf(cols)), "");
+            for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+                if (!differs_in_row(b, i, EIDER_INPUT)) continue;
+                eider_lines_set(b->e, EIDER_LINE_LOAD, i);
+                values[place_of(b, k++, v, p, n)] = load_places(b, i, cols);
+            }
+        }
+}
+
+/* What a row without elements has. */
+static void load_nothing(int n_values, LLVMValueRef *values, const struct ways *w)
+{
+    for (int i = 0; i < n_values; i++) values[i] = LLVMConstNull(LLVMTypeOf(w->values[0][i]));
+}
+
+static int n_differing(const struct eider_row_build *b)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) n += differs_in_row(b, i, EIDER_INPUT);
+    return n;
+}
+
+/* Whether the row may have no elements. */
+static int may_be_empty(const struct eider_row_build *b)
+{
+    return b->layout->length == 0;
+}
+
+static LLVMValueRef is_empty(struct eider_row_build *b)
+{
+    return LLVMBuildICmp(b->e->builder, LLVMIntEQ, b->cols, eider_row_number(b->i32, 0), "");
+}
+
+void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n)
+{
+    struct ways w;
+    int n_values = n_differing(b) * n * b->n_packs;
+    if (n_values == 0 || b->e->status != EIDER_OK) return;
+    begin_ways(b, &w, n_values);
+    if (b->e->status != EIDER_OK) return;
+    if (b->vectors) {
+        LLVMValueRef ok = b->vectors_ok;
+        if (ok && may_be_empty(b))
+            ok = LLVMBuildAnd(b->e->builder, ok, LLVMBuildNot(b->e->builder, is_empty(b), ""), "");
+        else if (may_be_empty(b))
+            ok = LLVMBuildNot(b->e->builder, is_empty(b), "");
+        LLVMBasicBlockRef otherwise = ok ? branch_if(b, ok, "vectors") : NULL;
+        load_vectors(b, vectors, n, w.values[w.n]);
+        end_way(b, &w);
+        if (otherwise) LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
+    }
+    if (b->elements) {
+        LLVMBasicBlockRef otherwise = NULL;
+        if (may_be_empty(b))
+            otherwise = branch_if(b, LLVMBuildNot(b->e->builder, is_empty(b), ""), "elements");
+        load_elements(b, vectors, n, w.values[w.n]);
+        end_way(b, &w);
+        if (otherwise) LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
+    }
+    if (may_be_empty(b)) {
+        load_nothing(n_values, w.values[w.n], &w);
+        end_way(b, &w);
+    }
+    LLVMPositionBuilderAtEnd(b->e->builder, w.after);
+    for (int v = 0; v < n; v++)
+        for (int p = 0; p < b->n_packs; p++) {
+            int k = 0;
+            for (uint32_t i = 0; i < b->layout->n_operands; i++)
+                if (differs_in_row(b, i, EIDER_INPUT))
+                    vectors[v].packs[p].in[i] = met(b, &w, place_of(b, k++, v, p, n));
+        }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+}
+
+void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c)
+{
+    struct ways w;
+    int n = n_differing(b), k = 0;
+    LLVMBasicBlockRef otherwise = NULL;
+    begin_ways(b, &w, n);
+    if (b->e->status != EIDER_OK) return;
+    if (may_be_empty(b))
+        otherwise = branch_if(b, LLVMBuildNot(b->e->builder, is_empty(b), ""), "pick");
+    for (uint32_t i = 0; i < b->layout->n_operands; i++)
+        if (differs_in_row(b, i, EIDER_INPUT)) w.values[0][k++] = load_places(b, i, c->col);
+    end_way(b, &w);
+    if (otherwise) {
+        LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
+        load_nothing(n, w.values[1], &w);
+        end_way(b, &w);
+    }
+    LLVMPositionBuilderAtEnd(b->e->builder, w.after);
+    k = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++)
+        if (differs_in_row(b, i, EIDER_INPUT)) c->in[i] = met(b, &w, k++);
+}
+
+/* ---- Stores -------------------------------------------------------------------- */
+
+/* An output rounded by cast_nan to its own type keeps what that does with overflow. */
+static int saturates(const struct eider_row_build *b, uint32_t i)
+{
+    const struct eider_graph *g = b->program->graph;
+    const struct eider_cell *cell = &g->cells[g->operands[i].node];
+    return cell->op != EIDER_OP_cast_nan || cell->payload != (uint64_t)operand_at(b, i)->type;
+}
+
+static int is_full_output(const struct eider_row_build *b, uint32_t i)
+{
+    return operand_at(b, i)->kind == EIDER_OUTPUT && operand_at(b, i)->extent == EIDER_FULL;
+}
+
+/* Streaming stores of some machines need an alignment that is not asked for here. */
+static enum eider_store_policy policy_of(const struct eider_row_build *b)
+{
+    return b->machine->streams_aligned ? EIDER_STORE_WB : b->c.store;
+}
+
+static void store_lane(struct eider_row_build *b, uint32_t i, LLVMValueRef col, LLVMValueRef value)
+{
+    LLVMValueRef ptr = address(b, i, col);
+    b->e->width = 1;
+    b->machine->store_each(b->e, operand_at(b, i)->type, &ptr, saturates(b, i), value);
+    b->e->width = b->width;
+}
+
+/* One element of all outputs, where it is in the row. */
+static void store_element(struct eider_row_build *b, struct eider_row_context *c, int lane)
+{
+    LLVMBasicBlockRef after = NULL;
+    LLVMValueRef exists = c->valid ? lane_of(b, c->valid, lane) : NULL;
+    if (exists) after = branch_if(b, exists, "element");
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        if (!is_full_output(b, i)) continue;
+        eider_lines_set(b->e, EIDER_LINE_STORE, i);
+        store_lane(b, i, lane_of(b, c->col, lane), lane_of(b, c->in[i], lane));
+    }
+    if (!after) return;
+    LLVMBuildBr(b->e->builder, after);
+    LLVMPositionBuilderAtEnd(b->e->builder, after);
+}
+
+static void store_elements(struct eider_row_build *b, struct eider_row_vector *vector)
+{
+    for (int p = 0; p < b->n_packs; p++)
+        for (int lane = 0; lane < b->width; lane++) store_element(b, &vector->packs[p], lane);
+}
+
+static void store_vector(struct eider_row_build *b, struct eider_row_vector *vector)
+{
+    LLVMBasicBlockRef after = vector->whole ? branch_if(b, vector->whole, "store") : NULL;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        LLVMValueRef in[64];
+        if (!is_full_output(b, i)) continue;
+        for (int p = 0; p < b->n_packs; p++) in[p] = vector->packs[p].in[i];
+        eider_lines_set(b->e, EIDER_LINE_STORE, i);
+        if (class_in_row(b, i) == 1) {
+            b->machine->store(b->e, operand_at(b, i)->type, address(b, i, vector->col), b->c.vec,
+                              policy_of(b), saturates(b, i), in);
+            continue;
+        }
+        for (int p = 0; p < b->n_packs; p++)
+            for (int lane = 0; lane < b->width; lane++)
+                store_lane(b, i, lane_of(b, vector->packs[p].col, lane), lane_of(b, in[p], lane));
+    }
+    if (!after) return;
+    LLVMBuildBr(b->e->builder, after);
+    LLVMPositionBuilderAtEnd(b->e->builder, after);
+}
+
+void eider_row_store(struct eider_row_build *b, struct eider_row_vector *vector)
+{
+    LLVMBasicBlockRef done = b->row_exists ? branch_if(b, b->row_exists, "row") : NULL;
+    LLVMBasicBlockRef after = eider_row_block(b, "stored"), otherwise = NULL;
+    if (b->vectors) {
+        if (b->elements && b->vectors_ok) otherwise = branch_if(b, b->vectors_ok, "vectors");
+        store_vector(b, vector);
+        LLVMBuildBr(b->e->builder, after);
+    }
+    if (otherwise) LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
+    if (otherwise || !b->vectors) {
+        store_elements(b, vector);
+        LLVMBuildBr(b->e->builder, after);
+    }
+    LLVMPositionBuilderAtEnd(b->e->builder, after);
+    if (done) {
+        LLVMBuildBr(b->e->builder, done);
+        LLVMPositionBuilderAtEnd(b->e->builder, done);
+    }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+}
+
+/* ---- What the row has one of --------------------------------------------------- */
+
+void eider_row_load_row(struct eider_row_build *b)
+{
+    b->e->width = 1;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        const struct eider_layout_operand *o = operand_at(b, i);
+        LLVMValueRef ptr = b->base[i];
+        if (o->kind == EIDER_OUTPUT || differs_in_row(b, i, EIDER_INPUT)) continue;
+        eider_lines_set(b->e, EIDER_LINE_LOAD, i);
+        if (o->kind == EIDER_SCALAR)
+            b->one.in[i] = b->machine->splat(b->e, o->type, b->machine->param(b->e, i));
+        else
+            b->one.in[i] = b->machine->load_each(b->e, o->type, &ptr);
+    }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+    b->e->width = b->width;
+}
+
+void eider_row_store_row(struct eider_row_build *b)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int any = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++)
+        any |= operand_at(b, i)->kind == EIDER_OUTPUT && !is_full_output(b, i);
+    if (!any || b->e->status != EIDER_OK) return;
+    LLVMBasicBlockRef after = eider_row_block(b, "end");
+    LLVMValueRef first = LLVMBuildICmp(ir, LLVMIntEQ, b->thread, eider_row_number(b->i32, 0), "");
+    if (b->row_exists) first = LLVMBuildAnd(ir, first, b->row_exists, "");
+    LLVMBasicBlockRef store = eider_row_block(b, "results");
+    LLVMBuildCondBr(ir, first, store, after);
+    LLVMPositionBuilderAtEnd(ir, store);
+    b->e->width = 1;
+    b->lowering.values = b->one.values;
+    b->lowering.in = b->one.in;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        if (operand_at(b, i)->kind != EIDER_OUTPUT || is_full_output(b, i)) continue;
+        LLVMValueRef ptr = b->base[i];
+        eider_lines_set(b->e, EIDER_LINE_STORE, i);
+        LLVMValueRef value = eider_lowering_output(&b->lowering, i);
+        b->machine->store_each(b->e, operand_at(b, i)->type, &ptr, saturates(b, i), value);
+    }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+    LLVMBuildBr(ir, after);
+    LLVMPositionBuilderAtEnd(ir, after);
+    b->e->width = b->width;
+}

@@ -1,0 +1,363 @@
+/* row_reduce.c -- from the values of a row to one.
+ *
+ * Invariant: the order in which values are combined depends on the config and on the row's
+ * length alone.  Combining commutes, bit for bit, so after an exchange both threads have the
+ * same value.  Neutral elements stand for what is not in the row, and never change a value.
+ */
+#include <math.h>
+
+#include "ops.h"
+#include "pack.h"
+#include "row.h"
+
+#define WARP 32
+#define SLOT_BYTES 8 /* of shared memory: one value */
+
+static enum eider_op op_of(const struct eider_row_build *b, const struct eider_row_total *t)
+{
+    return (enum eider_op)b->program->graph->cells[t->node].op;
+}
+
+static int is_float(enum eider_vtype type)
+{
+    return type == EIDER_V_F32 || type == EIDER_V_F64;
+}
+
+static int finds_place(enum eider_op op)
+{
+    return op == EIDER_OP_argmax || op == EIDER_OP_argmin;
+}
+
+static int seeks_largest(enum eider_op op)
+{
+    return op == EIDER_OP_rmax || op == EIDER_OP_amax || op == EIDER_OP_argmax;
+}
+
+/* The least value of the type, or the largest. */
+static LLVMValueRef extreme(LLVMTypeRef type, enum eider_vtype v, int least)
+{
+    if (is_float(v)) return p_number(type, least ? -INFINITY : INFINITY);
+    if (v == EIDER_V_I32) return p_integer(type, least ? INT32_MIN : INT32_MAX);
+    return p_integer(type, least ? INT64_MIN : INT64_MAX);
+}
+
+static LLVMValueRef neutral(struct eider_row_build *b, const struct eider_row_total *t)
+{
+    LLVMTypeRef type = eider_emit_type(b->e, t->type);
+    enum eider_op op = op_of(b, t);
+    switch (op) {
+    case EIDER_OP_sum:
+    case EIDER_OP_any:
+        return LLVMConstNull(type);
+    case EIDER_OP_prod:
+        return is_float(t->type) ? p_number(type, 1) : p_integer(type, 1);
+    case EIDER_OP_all:
+        return p_integer(type, 1);
+    default:
+        return extreme(type, t->type, seeks_largest(op));
+    }
+}
+
+/* Beyond every place. */
+static LLVMValueRef no_place(struct eider_row_build *b)
+{
+    return p_integer(eider_emit_type(b->e, EIDER_V_I32), INT32_MAX);
+}
+
+/* ---- Two values ------------------------------------------------------------ */
+
+/* Whether (v, at) comes before (w, other): a NaN before a number, the larger (or smaller) before
+ * the other, the first of equal ones. */
+static LLVMValueRef comes_before(struct eider_row_build *b, const struct eider_row_total *t,
+                                 LLVMValueRef v, LLVMValueRef at, LLVMValueRef w,
+                                 LLVMValueRef other)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int largest = seeks_largest(op_of(b, t));
+    LLVMValueRef first = LLVMBuildICmp(ir, LLVMIntSLT, at, other, "");
+    if (!is_float(t->type)) {
+        LLVMValueRef better = LLVMBuildICmp(ir, largest ? LLVMIntSGT : LLVMIntSLT, v, w, "");
+        LLVMValueRef equal = LLVMBuildICmp(ir, LLVMIntEQ, v, w, "");
+        return LLVMBuildOr(ir, better, LLVMBuildAnd(ir, equal, first, ""), "");
+    }
+    LLVMValueRef better = p_compare(b->e, largest ? LLVMRealOGT : LLVMRealOLT, v, w);
+    LLVMValueRef nan = p_compare(b->e, LLVMRealUNO, v, v);
+    LLVMValueRef other_nan = p_compare(b->e, LLVMRealUNO, w, w);
+    LLVMValueRef only = LLVMBuildAnd(ir, nan, LLVMBuildNot(ir, other_nan, ""), "");
+    LLVMValueRef equal = LLVMBuildOr(ir, p_compare(b->e, LLVMRealOEQ, v, w),
+                                     LLVMBuildAnd(ir, nan, other_nan, ""), "");
+    better = LLVMBuildOr(ir, better, only, "");
+    return LLVMBuildOr(ir, better, LLVMBuildAnd(ir, equal, first, ""), "");
+}
+
+static LLVMValueRef two(struct eider_row_build *b, const struct eider_row_total *t, LLVMValueRef v,
+                        LLVMValueRef w)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    enum eider_op op = op_of(b, t);
+    int floats = is_float(t->type);
+    switch (op) {
+    case EIDER_OP_sum:
+        return floats ? p_add(b->e, v, w) : LLVMBuildAdd(ir, v, w, "");
+    case EIDER_OP_prod:
+        return floats ? p_mul(b->e, v, w) : LLVMBuildMul(ir, v, w, "");
+    case EIDER_OP_any:
+        return LLVMBuildOr(ir, v, w, "");
+    case EIDER_OP_all:
+        return LLVMBuildAnd(ir, v, w, "");
+    default:
+        break;
+    }
+    if (seeks_largest(op)) return p_binary(b->e, floats ? "llvm.maximum" : "llvm.smax", v, w);
+    return p_binary(b->e, floats ? "llvm.minimum" : "llvm.smin", v, w);
+}
+
+/* *v and *at become those of both. */
+static void combine(struct eider_row_build *b, const struct eider_row_total *t, LLVMValueRef *v,
+                    LLVMValueRef *at, LLVMValueRef w, LLVMValueRef other)
+{
+    if (!finds_place(op_of(b, t))) {
+        *v = two(b, t, *v, w);
+        return;
+    }
+    LLVMValueRef keeps = comes_before(b, t, *v, *at, w, other);
+    *v = p_select(b->e, keeps, *v, w);
+    *at = p_select(b->e, keeps, *at, other);
+}
+
+/* ---- One thread -------------------------------------------------------------- */
+
+struct eider_row_total eider_row_total_begin(struct eider_row_build *b, eider_node node)
+{
+    const struct eider_graph *g = b->program->graph;
+    eider_node arg = eider_graph_args(g, node)[0];
+    struct eider_row_total t = {.node = node};
+    int of_arg = finds_place((enum eider_op)g->cells[node].op);
+    t.type = (enum eider_vtype)b->program->types[of_arg ? arg : node];
+    return t;
+}
+
+/* Error-free: the sum and what its rounding loses (Knuth).  No flag lets LLVM reorder it. */
+static void add_carefully(struct eider_row_build *b, struct eider_row_total *t, LLVMValueRef x)
+{
+    struct eider_emit *e = b->e;
+    LLVMValueRef sum = p_add(e, t->value, x);
+    LLVMValueRef part = p_sub(e, sum, t->value);
+    LLVMValueRef lost = p_add(e, p_sub(e, t->value, p_sub(e, sum, part)), p_sub(e, x, part));
+    t->lost = p_add(e, t->lost, lost);
+    t->value = sum;
+}
+
+void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t)
+{
+    int finds = finds_place(op_of(b, t));
+    if (!t->value) t->value = neutral(b, t);
+    if (finds && !t->place) t->place = no_place(b);
+    if (op_of(b, t) == EIDER_OP_sum && is_float(t->type))
+        t->lost = LLVMConstNull(LLVMTypeOf(t->value));
+}
+
+void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
+                         struct eider_row_context *const *contexts, int n)
+{
+    eider_node arg = eider_graph_args(b->program->graph, t->node)[0];
+    int finds = finds_place(op_of(b, t));
+    LLVMValueRef v[EIDER_ROW_PACKS_MAX], at[EIDER_ROW_PACKS_MAX] = {NULL};
+    for (int i = 0; i < n; i++) {
+        struct eider_row_context *c = contexts[i];
+        v[i] = eider_row_value(b, c, arg, t->type);
+        if (finds) at[i] = c->col;
+        if (!c->valid) continue;
+        v[i] = p_select(b->e, c->valid, v[i], neutral(b, t));
+        if (finds) at[i] = p_select(b->e, c->valid, at[i], no_place(b));
+    }
+    for (int step = 1; step < n; step *= 2)
+        for (int i = 0; i + step < n; i += 2 * step)
+            combine(b, t, &v[i], &at[i], v[i + step], at[i + step]);
+    if (!t->value) {
+        t->value = v[0];
+        t->place = at[0];
+    } else if (t->lost) {
+        add_carefully(b, t, v[0]);
+    } else {
+        combine(b, t, &t->value, &t->place, v[0], at[0]);
+    }
+}
+
+/* Adds what was lost; an infinite sum has lost NaN. */
+static void add_lost(struct eider_row_build *b, struct eider_row_total *t)
+{
+    if (!t->lost) return;
+    LLVMValueRef is_none = p_compare(b->e, LLVMRealUNO, t->lost, t->lost);
+    LLVMValueRef sum = p_add(b->e, t->value, t->lost);
+    t->value = p_select(b->e, is_none, t->value, sum);
+    t->lost = NULL;
+}
+
+static LLVMValueRef lane_of(struct eider_row_build *b, LLVMValueRef v, int lane)
+{
+    return LLVMBuildExtractElement(b->e->builder, v, eider_row_number(b->i32, lane), "");
+}
+
+/* The lanes of a pack. */
+static void fold_pack(struct eider_row_build *b, struct eider_row_total *t)
+{
+    LLVMValueRef v[64], at[64] = {NULL};
+    if (b->width == 1) return;
+    for (int i = 0; i < b->width; i++) {
+        v[i] = lane_of(b, t->value, i);
+        if (t->place) at[i] = lane_of(b, t->place, i);
+    }
+    for (int step = 1; step < b->width; step *= 2)
+        for (int i = 0; i + step < b->width; i += 2 * step)
+            combine(b, t, &v[i], &at[i], v[i + step], at[i + step]);
+    t->value = v[0];
+    t->place = at[0];
+}
+
+/* ---- The threads of a row ------------------------------------------------------ */
+
+/* The value that a thread of the same warp has. */
+static LLVMValueRef exchange(struct eider_row_build *b, LLVMValueRef v, uint32_t mask)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMTypeRef type = LLVMTypeOf(v);
+    unsigned bits = LLVMGetTypeKind(type) == LLVMFloatTypeKind    ? 32
+                    : LLVMGetTypeKind(type) == LLVMDoubleTypeKind ? 64
+                                                                  : LLVMGetIntTypeWidth(type);
+    if (bits == 1) {
+        LLVMValueRef word = LLVMBuildZExt(ir, v, b->i32, "");
+        return LLVMBuildTrunc(ir, eider_emit_exchange(b->e, word, mask), b->i1, "");
+    }
+    LLVMValueRef word = LLVMBuildBitCast(ir, v, bits == 64 ? b->i64 : b->i32, "");
+    if (bits == 32) return LLVMBuildBitCast(ir, eider_emit_exchange(b->e, word, mask), type, "");
+    LLVMValueRef by = eider_row_number(b->i64, 32);
+    LLVMValueRef high = LLVMBuildTrunc(ir, LLVMBuildLShr(ir, word, by, ""), b->i32, "");
+    LLVMValueRef low = LLVMBuildTrunc(ir, word, b->i32, "");
+    high = LLVMBuildZExt(ir, eider_emit_exchange(b->e, high, mask), b->i64, "");
+    low = LLVMBuildZExt(ir, eider_emit_exchange(b->e, low, mask), b->i64, "");
+    word = LLVMBuildOr(ir, LLVMBuildShl(ir, high, by, ""), low, "");
+    return LLVMBuildBitCast(ir, word, type, "");
+}
+
+/* `n` neighbours, a power of two up to a warp. */
+static void fold_threads(struct eider_row_build *b, struct eider_row_total *t, int n)
+{
+    for (int mask = n / 2; mask > 0; mask /= 2) {
+        LLVMValueRef v = exchange(b, t->value, (uint32_t)mask), at = NULL;
+        if (t->place) at = exchange(b, t->place, (uint32_t)mask);
+        combine(b, t, &t->value, &t->place, v, at);
+    }
+}
+
+static LLVMValueRef slot(struct eider_row_build *b, uint32_t at, LLVMValueRef number)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef offset = LLVMBuildMul(ir, number, eider_row_number(b->i32, SLOT_BYTES), "");
+    offset = LLVMBuildAdd(ir, offset, eider_row_number(b->i32, at), "");
+    return LLVMBuildInBoundsGEP2(ir, b->i8, b->shared, &offset, 1, "");
+}
+
+static void put(struct eider_row_build *b, LLVMValueRef at, LLVMValueRef v)
+{
+    if (LLVMTypeOf(v) == b->i1) v = LLVMBuildZExt(b->e->builder, v, b->i32, "");
+    LLVMSetAlignment(LLVMBuildStore(b->e->builder, v, at), SLOT_BYTES);
+}
+
+static LLVMValueRef get(struct eider_row_build *b, LLVMValueRef at, LLVMTypeRef type)
+{
+    LLVMTypeRef stored = type == b->i1 ? b->i32 : type;
+    LLVMValueRef v = LLVMBuildLoad2(b->e->builder, stored, at, "");
+    LLVMSetAlignment(v, SLOT_BYTES);
+    return type == b->i1 ? LLVMBuildTrunc(b->e->builder, v, b->i1, "") : v;
+}
+
+static uint32_t slots_bytes(const struct eider_row_build *b, enum eider_op op)
+{
+    uint32_t warps = (uint32_t)(b->c.block / WARP);
+    return warps * SLOT_BYTES * (finds_place(op) ? 2 : 1);
+}
+
+uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
+{
+    const struct eider_graph *g = b->program->graph;
+    uint32_t bytes = 0;
+    if (b->c.row <= WARP) return 0;
+    for (eider_node id = 1; id < g->n_cells; id++)
+        if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op))
+            bytes += slots_bytes(b, (enum eider_op)g->cells[id].op);
+    return bytes;
+}
+
+/* The first thread of every warp leaves its value; slots are written once in a kernel. */
+static void leave_values(struct eider_row_build *b, const struct eider_row_total *totals, int n,
+                         LLVMValueRef thread)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMBasicBlockRef leave = eider_row_block(b, "leave"), after = eider_row_block(b, "left");
+    LLVMValueRef lane = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, WARP - 1), "");
+    LLVMValueRef first = LLVMBuildICmp(ir, LLVMIntEQ, lane, eider_row_number(b->i32, 0), "");
+    LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
+    uint32_t at = b->shared_used;
+    LLVMBuildCondBr(ir, first, leave, after);
+    LLVMPositionBuilderAtEnd(ir, leave);
+    for (int i = 0; i < n; i++) {
+        put(b, slot(b, at, warp), totals[i].value);
+        if (totals[i].place)
+            put(b, slot(b, at + slots_bytes(b, EIDER_OP_sum), warp), totals[i].place);
+        at += slots_bytes(b, op_of(b, &totals[i]));
+    }
+    LLVMBuildBr(ir, after);
+    LLVMPositionBuilderAtEnd(ir, after);
+}
+
+/* Every thread takes the value of one warp of its row, and they are combined again. */
+static void fold_warps(struct eider_row_build *b, struct eider_row_total *totals, int n,
+                       LLVMValueRef thread)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int warps = b->c.row / WARP;
+    LLVMValueRef mine = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, warps - 1), "");
+    LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
+    warp = LLVMBuildAnd(ir, warp, eider_row_number(b->i32, -warps), "");
+    warp = LLVMBuildOr(ir, warp, mine, "");
+    for (int i = 0; i < n; i++) {
+        struct eider_row_total *t = &totals[i];
+        LLVMTypeRef type = LLVMTypeOf(t->value);
+        t->value = get(b, slot(b, b->shared_used, warp), type);
+        if (t->place)
+            t->place = get(b, slot(b, b->shared_used + slots_bytes(b, EIDER_OP_sum), warp), b->i32);
+        b->shared_used += slots_bytes(b, op_of(b, t));
+        fold_threads(b, t, warps);
+    }
+}
+
+static void finish(struct eider_row_build *b, const struct eider_row_total *t)
+{
+    LLVMValueRef value = t->value;
+    if (t->place) { /* an empty row has no place: 0 */
+        LLVMValueRef none = LLVMBuildICmp(b->e->builder, LLVMIntEQ, t->place, no_place(b), "");
+        value = p_select(b->e, none, eider_row_number(b->i32, 0), t->place);
+    }
+    b->one.values[t->node] = value;
+}
+
+void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *totals, int n)
+{
+    LLVMValueRef thread = b->machine->thread_index(b->e);
+    for (int i = 0; i < n; i++) {
+        if (!totals[i].value) eider_row_total_loop(b, &totals[i]);
+        add_lost(b, &totals[i]);
+    }
+    b->e->width = 1;
+    for (int i = 0; i < n; i++) {
+        fold_pack(b, &totals[i]);
+        fold_threads(b, &totals[i], b->c.row < WARP ? b->c.row : WARP);
+    }
+    if (b->c.row > WARP) {
+        leave_values(b, totals, n, thread);
+        b->machine->barrier(b->e);
+        fold_warps(b, totals, n, thread);
+    }
+    for (int i = 0; i < n; i++) finish(b, &totals[i]);
+}
