@@ -71,25 +71,32 @@ static uint32_t power_in(uint64_t value, uint32_t limit)
     return power;
 }
 
+/* The stride class of operand `i` in dimension `d` of the kernel.  A single row may be one of
+ * many at another launch. */
+static int class_of(const struct eider_map_space *s, const struct eider_layout *out, uint32_t i,
+                    int d)
+{
+    const struct eider_layout_operand *operand = &out->operands[i];
+    int is_last = d == out->rank - 1;
+    if (operand->extent == (is_last ? EIDER_PER_ROW : EIDER_PER_COLUMN)) return 0;
+    if (out->any) return 2;
+    int64_t stride = s->stride[i][d], size = (int64_t)eider_dtype_size(operand->type);
+    if (is_last && (stride == size || s->extent[d] < 2)) return 1;
+    return stride == 0 && s->extent[d] > 1 ? 0 : 2;
+}
+
 static void classify(const struct eider_map_space *s, struct eider_layout *out)
 {
-    int last = out->rank - 1;
     uint32_t vec = out->length ? power_in((uint64_t)out->length, VEC_MAX) : VEC_MAX;
     for (uint32_t i = 0; i < out->n_operands; i++) {
         struct eider_layout_operand *operand = &out->operands[i];
-        int64_t size = (int64_t)eider_dtype_size(operand->type);
         uint64_t all = s->data[i];
         memset(operand->stride_class, 0, sizeof operand->stride_class);
         operand->align = EIDER_MAP_ACCESS_BYTES;
         if (operand->kind == EIDER_SCALAR) continue;
-        for (int d = 0; d < out->rank; d++) {
-            int64_t stride = d < last && d >= s->rank - 1 ? 0 : s->stride[i][d];
-            if (d == last) stride = s->stride[i][s->rank - 1];
-            int is_fixed = operand->extent == (d == last ? EIDER_PER_ROW : EIDER_PER_COLUMN);
-            int unit = d == last && (stride == size || s->extent[s->rank - 1] < 2);
-            if (d < last) all |= (uint64_t)stride;
-            operand->stride_class[d] = is_fixed ? 0 : out->any ? 2 : unit ? 1 : stride == 0 ? 0 : 2;
-        }
+        for (int d = 0; d < out->rank; d++)
+            operand->stride_class[d] = (uint8_t)class_of(s, out, i, d);
+        for (int d = 0; d < s->rank - 1; d++) all |= (uint64_t)s->stride[i][d];
         operand->align = power_in(all, EIDER_MAP_ACCESS_BYTES);
     }
     out->vec_max = (int32_t)vec;

@@ -13,7 +13,8 @@
  * row is cut into vectors of `vec` elements; vector number v belongs to thread v % row.  The
  * first `keep` vectors of each thread are loaded once and stay in registers, with everything
  * that is computed from them; the rest of a longer row is read again for every stage, `unroll`
- * vectors at a time.
+ * vectors at a time.  What all rows share, such as weights, is loaded where it is first needed: it
+ * is in a cache.
  *
  * A *stage* is one pass over the row that ends in reductions.  A reduction combines what each
  * thread has, then the threads of a warp by exchanges, then the warps of a row through shared
@@ -94,6 +95,8 @@ void eider_row_plan_need(const struct eider_graph *g, const struct eider_row_pla
 /* Most packs of elements that are added at once. */
 #define EIDER_ROW_PACKS_MAX 512
 
+_Static_assert(EIDER_OPERANDS_MAX <= 64, "a set of operands is 64 bits");
+
 /* Values of one pack of elements, or of a row. */
 struct eider_row_context {
     LLVMValueRef *values; /* of each node; NULL: not computed */
@@ -133,7 +136,8 @@ struct eider_row_build {
     struct eider_row_context one;          /* what is the same for the whole row */
     LLVMValueRef shared;
     uint32_t shared_used;
-    int depth; /* of picks within picks */
+    uint64_t loaded; /* inputs of which the vectors that stay in registers have been loaded */
+    int depth;       /* of picks within picks */
 };
 
 /* Memory of the build, zeroed; NULL after a failure. */
@@ -142,16 +146,17 @@ LLVMBasicBlockRef eider_row_block(struct eider_row_build *b, const char *name);
 /* A constant of the type. */
 LLVMValueRef eider_row_number(LLVMTypeRef type, int64_t value);
 
-/* Loads the elements of vectors that differ within the row. */
-void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n);
+/* Loads the elements of vectors, of the inputs in `which`, which differ within the row. */
+void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                    uint64_t which);
 /* Stores the outputs of every element of a vector, which its packs have. */
 void eider_row_store(struct eider_row_build *b, struct eider_row_vector *vector);
 /* What is the same for the whole row, of inputs and scalars. */
 void eider_row_load_row(struct eider_row_build *b);
 /* Stores the outputs of which the row has one value. */
 void eider_row_store_row(struct eider_row_build *b);
-/* The elements at c->col, which are inside the row, of any inputs that differ within it. */
-void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c);
+/* The elements at c->col, which are inside the row, of the inputs in `which`. */
+void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c, uint64_t which);
 
 /* One reduction on its way: a value, and what goes with it. */
 struct eider_row_total {

@@ -108,6 +108,31 @@ static LLVMValueRef outside(struct eider_row_build *b, LLVMTypeRef type)
     return LLVMConstNull(type);
 }
 
+/* The inputs that differ within the row, of the nodes that are set. */
+static uint64_t inputs_of(const struct eider_row_build *b, const uint8_t *nodes)
+{
+    uint64_t which = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        eider_node leaf = graph_of(b)->operands[i].node;
+        int is_input = b->layout->operands[i].kind == EIDER_INPUT;
+        if (is_input && b->plan.varies[leaf] && nodes[leaf]) which |= (uint64_t)1 << i;
+    }
+    return which;
+}
+
+/* Those of which every row reads the same elements. */
+static uint64_t shared_inputs(const struct eider_row_build *b)
+{
+    uint64_t which = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        int differs = 0;
+        for (int d = 0; d < b->layout->rank - 1; d++)
+            differs |= b->layout->operands[i].stride_class[d];
+        if (!differs) which |= (uint64_t)1 << i;
+    }
+    return which;
+}
+
 /* The value that the element at c->col has of a node that differs within the row. */
 static LLVMValueRef value_there(struct eider_row_build *b, LLVMValueRef cols, int width,
                                 eider_node node)
@@ -119,7 +144,7 @@ static LLVMValueRef value_there(struct eider_row_build *b, LLVMValueRef cols, in
     need[node] = 1;
     eider_row_plan_need(graph_of(b), &b->plan, need);
     b->e->width = width;
-    eider_row_load_at(b, &there);
+    eider_row_load_at(b, &there, inputs_of(b, need));
     eider_row_compute(b, &there, need);
     return eider_row_value(b, &there, node, (enum eider_vtype)b->program->types[node]);
 }
@@ -321,7 +346,7 @@ static void loop_rest(struct eider_row_build *b, struct pass *pass,
     for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
     forget(b, vectors, b->c.unroll);
     place_vectors(b, vectors, b->c.unroll, at, -1);
-    eider_row_load(b, vectors, b->c.unroll);
+    eider_row_load(b, vectors, b->c.unroll, inputs_of(b, pass->need));
     do_step(b, pass, vectors, b->c.unroll);
     if (b->e->status != EIDER_OK) return;
     LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
@@ -348,7 +373,12 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
 {
     int64_t from = (int64_t)b->c.keep * b->c.row * b->c.vec;
     int has_rest = !b->layout->length || from < b->layout->length;
-    if (b->c.keep) do_step(b, pass, kept, b->c.keep);
+    uint64_t missing = inputs_of(b, pass->need) & ~b->loaded;
+    if (b->c.keep) {
+        eider_row_load(b, kept, b->c.keep, missing);
+        b->loaded |= missing;
+        do_step(b, pass, kept, b->c.keep);
+    }
     if (has_rest && b->e->status == EIDER_OK) loop_rest(b, pass, rest, from);
 }
 
@@ -411,7 +441,8 @@ static void build_stages(struct eider_row_build *b)
     eider_row_load_row(b);
     if (b->c.keep) {
         place_vectors(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
-        eider_row_load(b, kept, b->c.keep);
+        b->loaded = inputs_of(b, b->plan.live) & ~shared_inputs(b);
+        eider_row_load(b, kept, b->c.keep, b->loaded);
     }
     for (uint32_t stage = 0; stage < b->plan.n_stages && b->e->status == EIDER_OK; stage++) {
         lower_row(b, stage);

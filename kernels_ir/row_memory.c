@@ -111,7 +111,7 @@ static int place_of(const struct eider_row_build *b, int k, int v, int p, int n)
 }
 
 static void load_vectors(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
-                         LLVMValueRef *values)
+                         uint64_t which, LLVMValueRef *values)
 {
     LLVMValueRef zero = eider_row_number(b->i32, 0);
     for (int v = 0; v < n; v++) {
@@ -119,7 +119,7 @@ static void load_vectors(struct eider_row_build *b, struct eider_row_vector *vec
         int k = 0;
         if (vectors[v].whole) col = LLVMBuildSelect(b->e->builder, vectors[v].whole, col, zero, "");
         for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-            if (!differs_in_row(b, i, EIDER_INPUT)) continue;
+            if (!(which >> i & 1)) continue;
             LLVMValueRef *out = values + place_of(b, k++, v, 0, n);
             eider_lines_set(b->e, EIDER_LINE_LOAD, i);
             if (class_in_row(b, i) == 1) {
@@ -147,7 +147,7 @@ static void load_vectors(struct eider_row_build *b, struct eider_row_vector *vec
 
 /* A place beyond the end becomes the first one. */
 static void load_elements(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
-                          LLVMValueRef *values)
+                          uint64_t which, LLVMValueRef *values)
 {
     for (int v = 0; v < n; v++)
         for (int p = 0; p < b->n_packs; p++) {
@@ -158,7 +158,7 @@ static void load_elements(struct eider_row_build *b, struct eider_row_vector *ve
                 cols = LLVMBuildSelect(b->e->builder, c->valid, cols,
                                        LLVMConstNull(LLVMTypeOf(cols)), "");
             for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-                if (!differs_in_row(b, i, EIDER_INPUT)) continue;
+                if (!(which >> i & 1)) continue;
                 eider_lines_set(b->e, EIDER_LINE_LOAD, i);
                 values[place_of(b, k++, v, p, n)] = load_places(b, i, cols);
             }
@@ -171,11 +171,9 @@ static void load_nothing(int n_values, LLVMValueRef *values, const struct ways *
     for (int i = 0; i < n_values; i++) values[i] = LLVMConstNull(LLVMTypeOf(w->values[0][i]));
 }
 
-static int n_differing(const struct eider_row_build *b)
+static int count(uint64_t which)
 {
-    int n = 0;
-    for (uint32_t i = 0; i < b->layout->n_operands; i++) n += differs_in_row(b, i, EIDER_INPUT);
-    return n;
+    return __builtin_popcountll(which);
 }
 
 /* Whether the row may have no elements. */
@@ -189,10 +187,11 @@ static LLVMValueRef is_empty(struct eider_row_build *b)
     return LLVMBuildICmp(b->e->builder, LLVMIntEQ, b->cols, eider_row_number(b->i32, 0), "");
 }
 
-void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n)
+void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                    uint64_t which)
 {
     struct ways w;
-    int n_values = n_differing(b) * n * b->n_packs;
+    int n_values = count(which) * n * b->n_packs;
     if (n_values == 0 || b->e->status != EIDER_OK) return;
     begin_ways(b, &w, n_values);
     if (b->e->status != EIDER_OK) return;
@@ -203,7 +202,7 @@ void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors,
         else if (may_be_empty(b))
             ok = LLVMBuildNot(b->e->builder, is_empty(b), "");
         LLVMBasicBlockRef otherwise = ok ? branch_if(b, ok, "vectors") : NULL;
-        load_vectors(b, vectors, n, w.values[w.n]);
+        load_vectors(b, vectors, n, which, w.values[w.n]);
         end_way(b, &w);
         if (otherwise) LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
     }
@@ -211,7 +210,7 @@ void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors,
         LLVMBasicBlockRef otherwise = NULL;
         if (may_be_empty(b))
             otherwise = branch_if(b, LLVMBuildNot(b->e->builder, is_empty(b), ""), "elements");
-        load_elements(b, vectors, n, w.values[w.n]);
+        load_elements(b, vectors, n, which, w.values[w.n]);
         end_way(b, &w);
         if (otherwise) LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
     }
@@ -224,23 +223,24 @@ void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors,
         for (int p = 0; p < b->n_packs; p++) {
             int k = 0;
             for (uint32_t i = 0; i < b->layout->n_operands; i++)
-                if (differs_in_row(b, i, EIDER_INPUT))
+                if (which >> i & 1)
                     vectors[v].packs[p].in[i] = met(b, &w, place_of(b, k++, v, p, n));
         }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 
-void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c)
+void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c, uint64_t which)
 {
     struct ways w;
-    int n = n_differing(b), k = 0;
+    int n = count(which), k = 0;
     LLVMBasicBlockRef otherwise = NULL;
+    if (n == 0) return;
     begin_ways(b, &w, n);
     if (b->e->status != EIDER_OK) return;
     if (may_be_empty(b))
         otherwise = branch_if(b, LLVMBuildNot(b->e->builder, is_empty(b), ""), "pick");
     for (uint32_t i = 0; i < b->layout->n_operands; i++)
-        if (differs_in_row(b, i, EIDER_INPUT)) w.values[0][k++] = load_places(b, i, c->col);
+        if (which >> i & 1) w.values[0][k++] = load_places(b, i, c->col);
     end_way(b, &w);
     if (otherwise) {
         LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
@@ -250,7 +250,7 @@ void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c)
     LLVMPositionBuilderAtEnd(b->e->builder, w.after);
     k = 0;
     for (uint32_t i = 0; i < b->layout->n_operands; i++)
-        if (differs_in_row(b, i, EIDER_INPUT)) c->in[i] = met(b, &w, k++);
+        if (which >> i & 1) c->in[i] = met(b, &w, k++);
 }
 
 /* ---- Stores -------------------------------------------------------------------- */

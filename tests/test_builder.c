@@ -352,7 +352,7 @@ static void tables_show_how_each_row_is_written(void **state)
         {EIDER_TABLE_OPS, "cast", "cast(a, type)"},
         {EIDER_TABLE_OPS, "select", "select(a, b, c)"},
         {EIDER_TABLE_PARAMS, "unroll", "unroll = 1|2|4|8"},
-        {EIDER_TABLE_KERNELS, "map", "map"},
+        {EIDER_TABLE_KERNELS, "map", "template"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_string_equal(signature(rows[i].table, rows[i].name), rows[i].signature);

@@ -14,169 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support_map.h"
-#include "support_runtime.h"
+#include "support_row.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-#define OPERANDS_MAX 12
-
-static eider_context *ctx;
-static eider_device *cpu;
-
-static int set_up(void **state)
-{
-    (void)state;
-    must(eider_context_create(NULL, &ctx));
-    must(eider_device_open(ctx, "cpu", &cpu));
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    eider_device_release(cpu);
-    eider_context_destroy(ctx);
-    return 0;
-}
-
-/* ---- A call ------------------------------------------------------------------ */
-
-/* Element (row, col) of input `i`. */
-typedef double (*filler)(size_t i, int64_t row, int64_t col);
-
-struct call {
-    const char *text, *config;
-    eider_dtype type; /* of what declares none */
-    eider_math math;
-    int64_t rows, cols;
-    filler fill;
-    size_t misalign; /* elements, of every operand */
-    int64_t gap;     /* elements between rows, of every operand that is full */
-    int any;
-
-    eider_program *program;
-    size_t n;
-    eider_operand info[OPERANDS_MAX];
-    eider_extent extent[OPERANDS_MAX];
-    eider_tensor args[OPERANDS_MAX];
-    int64_t shape[OPERANDS_MAX][2], strides[OPERANDS_MAX][2];
-    eider_doubles want[OPERANDS_MAX];
-};
-
-static int64_t rows_of(const struct call *c, size_t i)
-{
-    return c->extent[i] == EIDER_PER_COLUMN || c->info[i].kind == EIDER_SCALAR ? 1 : c->rows;
-}
-
-static int64_t cols_of(const struct call *c, size_t i)
-{
-    return c->extent[i] == EIDER_PER_ROW || c->info[i].kind == EIDER_SCALAR ? 1 : c->cols;
-}
-
-static void make_operand(struct call *c, size_t i)
-{
-    must(eider_program_operand(c->program, i, &c->info[i]));
-    c->extent[i] = eider_program_extent(c->program, i);
-    eider_dtype type = c->info[i].type >= 0 ? (eider_dtype)c->info[i].type : c->type;
-    int64_t rows = rows_of(c, i), cols = cols_of(c, i), pitch = cols;
-    if (c->extent[i] == EIDER_FULL && c->info[i].kind != EIDER_SCALAR) pitch += c->gap;
-    size_t size = eider_dtype_size(type);
-    int64_t elements = rows > 0 ? (rows - 1) * pitch + cols : 0;
-    void *data = map_alloc((size_t)elements * size, c->misalign * size);
-    c->shape[i][0] = rows;
-    c->shape[i][1] = cols;
-    c->strides[i][0] = pitch;
-    c->strides[i][1] = 1;
-    c->args[i] = (eider_tensor){.data = data, .type = type, .rank = 2, .shape = c->shape[i]};
-    if (c->gap) c->args[i].strides = c->strides[i];
-    if (c->info[i].kind == EIDER_SCALAR) c->args[i].rank = 0;
-    c->want[i] = (eider_doubles){calloc((size_t)(rows * cols) + 1, sizeof(double)),
-                                 rows > 1 ? cols : 0, cols > 1 ? 1 : 0};
-    for (int64_t r = 0; r < rows && c->info[i].kind != EIDER_OUTPUT; r++)
-        for (int64_t k = 0; k < cols; k++) {
-            map_put(type, data, r * pitch + k, c->fill(i, r, k));
-            c->want[i].data[r * cols + k] = map_get(type, data, r * pitch + k);
-        }
-}
-
-static void make(struct call *c)
-{
-    must(eider_program_parse(ctx, c->text, &c->program));
-    c->n = eider_program_operands(c->program);
-    assert_true(c->n <= OPERANDS_MAX);
-    for (size_t i = 0; i < c->n; i++) make_operand(c, i);
-    must(eider_program_eval_rows(c->program, c->rows, c->cols, c->want));
-}
-
-static void release(struct call *c)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        map_free(c->args[i].data);
-        free(c->want[i].data);
-    }
-    eider_program_release(c->program);
-}
-
-static void run(struct call *c)
-{
-    eider_kernel *kernel;
-    eider_request request = {.program = c->program,
-                             .args = c->args,
-                             .n_args = c->n,
-                             .config = c->config,
-                             .any_layout = c->any,
-                             .numerics = {.math = c->math}};
-    if (eider_prepare(cpu, &request, &kernel) != EIDER_OK)
-        fail_msg("%s [%s]: %s", c->text, c->config, eider_error());
-    if (eider_launch(kernel, NULL, c->args, c->n) != EIDER_OK)
-        fail_msg("%s [%s]: %s", c->text, c->config, eider_error());
-    eider_kernel_release(kernel);
-}
-
-static double got(const struct call *c, size_t i, int64_t row, int64_t col)
-{
-    return map_get(c->args[i].type, c->args[i].data, row * c->strides[i][0] + col);
-}
-
-static double want(const struct call *c, size_t i, int64_t row, int64_t col)
-{
-    return c->want[i].data[row * c->want[i].row_stride + col * c->want[i].col_stride];
-}
-
-/* Errors are relative to the value, or to `least` where that is larger. */
-static void compare(const struct call *c, double tolerance, double least)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        if (c->info[i].kind != EIDER_OUTPUT) continue;
-        for (int64_t r = 0; r < rows_of(c, i); r++)
-            for (int64_t k = 0; k < cols_of(c, i); k++) {
-                double w = want(c, i, r, k), g = got(c, i, r, k);
-                int good = isnan(w)   ? isnan(g)
-                           : isinf(w) ? g == w
-                                      : fabs(g - w) <= tolerance * fmax(fabs(w), least);
-                if (!good)
-                    fail_msg("%s [%s] %lld x %lld: %s[%lld, %lld] is %.9g, want %.9g", c->text,
-                             c->config ? c->config : "", (long long)c->rows, (long long)c->cols,
-                             c->info[i].name, (long long)r, (long long)k, g, w);
-            }
-    }
-}
-
-static void check(struct call c, double tolerance, double least)
-{
-    make(&c);
-    run(&c);
-    compare(&c, tolerance, least);
-    release(&c);
-}
-
-/* Spread over [-2, 2], different everywhere. */
-static double wave(size_t i, int64_t row, int64_t col)
-{
-    uint64_t x = (uint64_t)row * 0x9E3779B97F4A7C15u + (uint64_t)col * 0xBF58476D1CE4E5B9u + i;
-    x = (x ^ x >> 31) * 0x94D049BB133111EBu;
-    return (double)(x >> 40) / (double)(1 << 22) - 2;
-}
 
 /* ---- Every length -------------------------------------------------------------- */
 
@@ -207,12 +47,12 @@ static void every_length_in_every_schedule(void **state)
     (void)state;
     for (int64_t k = 0; k < (all ? 4097 : (int64_t)COUNT(lengths)); k++)
         for (size_t s = all ? 0 : (size_t)k % 4; s < COUNT(schedules); s += all ? 1 : 4)
-            check((struct call){.text = everything,
-                                .config = schedules[s],
-                                .rows = 3,
-                                .cols = all ? k + 1 : lengths[k],
-                                .fill = wave},
-                  2e-6, 1);
+            row_check((struct row_call){.text = everything,
+                                        .config = schedules[s],
+                                        .rows = 3,
+                                        .cols = all ? k + 1 : lengths[k],
+                                        .fill = row_wave},
+                      2e-6, 1);
 }
 
 static void vectors_of_every_width(void **state)
@@ -224,12 +64,12 @@ static void vectors_of_every_width(void **state)
     static const int64_t lengths[] = {64, 192, 640, 2048};
     (void)state;
     for (size_t i = 0; i < COUNT(configs); i++)
-        check((struct call){.text = everything,
-                            .config = configs[i],
-                            .rows = 5,
-                            .cols = lengths[i % COUNT(lengths)],
-                            .fill = wave},
-              2e-6, 1);
+        row_check((struct row_call){.text = everything,
+                                    .config = configs[i],
+                                    .rows = 5,
+                                    .cols = lengths[i % COUNT(lengths)],
+                                    .fill = row_wave},
+                  2e-6, 1);
 }
 
 static void every_type(void **state)
@@ -238,19 +78,19 @@ static void every_type(void **state)
     static const double tolerances[] = {2e-3, 1e-2, 1e-13};
     (void)state;
     for (size_t t = 0; t < COUNT(types); t++)
-        check((struct call){.text = everything,
-                            .config = t ? "block=32,row=32,vec=4,keep=1,unroll=1" : NULL,
-                            .type = types[t],
-                            .math = EIDER_MATH_FAST,
-                            .rows = 4,
-                            .cols = 260,
-                            .fill = wave},
-              tolerances[t], 1);
+        row_check((struct row_call){.text = everything,
+                                    .config = t ? "block=32,row=32,vec=4,keep=1,unroll=1" : NULL,
+                                    .type = types[t],
+                                    .math = EIDER_MATH_FAST,
+                                    .rows = 4,
+                                    .cols = 260,
+                                    .fill = row_wave},
+                  tolerances[t], 1);
 }
 
 static double whole(size_t i, int64_t row, int64_t col)
 {
-    return floor(100 * wave(i, row, col));
+    return floor(100 * row_wave(i, row, col));
 }
 
 static void integers_wrap_and_compare(void **state)
@@ -260,8 +100,8 @@ static void integers_wrap_and_compare(void **state)
                                "f = mean(x) + prod(select(col() == 0, x, 1))\n";
     (void)state;
     for (size_t s = 0; s < COUNT(schedules); s++)
-        check(
-            (struct call){
+        row_check(
+            (struct row_call){
                 .text = text, .config = schedules[s], .rows = 3, .cols = 150, .fill = whole},
             1e-6, 1);
 }
@@ -270,41 +110,43 @@ static void rows_and_pointers_anywhere(void **state)
 {
     (void)state;
     for (int k = 0; k < 4; k++)
-        check((struct call){.text = everything,
-                            .config = k & 1 ? "block=32,row=16,vec=4,keep=1,unroll=1" : NULL,
-                            .rows = 3,
-                            .cols = 200,
-                            .misalign = k & 2 ? 1 : 0,
-                            .gap = 3,
-                            .fill = wave},
-              2e-6, 1);
+        row_check(
+            (struct row_call){.text = everything,
+                              .config = k & 1 ? "block=32,row=16,vec=4,keep=1,unroll=1" : NULL,
+                              .rows = 3,
+                              .cols = 200,
+                              .misalign = k & 2 ? 1 : 0,
+                              .gap = 3,
+                              .fill = row_wave},
+            2e-6, 1);
     for (int64_t cols = 0; cols < 70; cols += 23) /* one kernel for every length */
-        check((struct call){.text = everything,
-                            .config = cols ? "block=32,row=32,vec=4,keep=1,unroll=1" : NULL,
-                            .rows = 2,
-                            .cols = cols,
-                            .fill = wave,
-                            .any = 1},
-              2e-6, 1);
+        row_check((struct row_call){.text = everything,
+                                    .config = cols ? "block=32,row=32,vec=4,keep=1,unroll=1" : NULL,
+                                    .rows = 2,
+                                    .cols = cols,
+                                    .fill = row_wave,
+                                    .any = 1},
+                  2e-6, 1);
 }
 
 static void no_rows_is_nothing_to_do(void **state)
 {
     (void)state;
-    check((struct call){.text = everything, .rows = 0, .cols = 10, .fill = wave}, 0, 1);
+    row_check((struct row_call){.text = everything, .rows = 0, .cols = 10, .fill = row_wave}, 0, 1);
 }
 
 static void long_rows(void **state)
 {
     static const char text[] = "m = max(x); l = logsumexp(x); a = mean(x); y = exp(x - l)";
     (void)state;
-    check((struct call){.text = text, .rows = 2, .cols = 65537, .fill = wave}, 1e-6, 1e-6);
-    check((struct call){.text = text,
-                        .config = "block=256,row=256,vec=8,keep=2,unroll=1",
-                        .rows = 1,
-                        .cols = 131072,
-                        .fill = wave},
-          1e-6, 1e-6);
+    row_check((struct row_call){.text = text, .rows = 2, .cols = 65537, .fill = row_wave}, 1e-6,
+              1e-6);
+    row_check((struct row_call){.text = text,
+                                .config = "block=256,row=256,vec=8,keep=2,unroll=1",
+                                .rows = 1,
+                                .cols = 131072,
+                                .fill = row_wave},
+              1e-6, 1e-6);
 }
 
 /* ---- Masked, infinite and NaN elements ------------------------------------------- */
@@ -320,34 +162,34 @@ static double only_one(size_t i, int64_t row, int64_t col)
 
 static double masked_from(size_t i, int64_t row, int64_t col)
 {
-    return col < row ? wave(i, row, col) : -INFINITY;
+    return col < row ? row_wave(i, row, col) : -INFINITY;
 }
 
 static double one_nan(size_t i, int64_t row, int64_t col)
 {
-    return row == col ? NAN : wave(i, row, col);
+    return row == col ? NAN : row_wave(i, row, col);
 }
 
 static double one_infinity(size_t i, int64_t row, int64_t col)
 {
-    return row == col ? INFINITY : wave(i, row, col);
+    return row == col ? INFINITY : row_wave(i, row, col);
 }
 
 static void special_values_in_every_lane(void **state)
 {
-    static const filler fillers[] = {only_one, masked_from, one_nan, one_infinity};
+    static const row_filler fillers[] = {only_one, masked_from, one_nan, one_infinity};
     static const char *const configs[] = {NULL, "block=32,row=32,vec=2,keep=1,unroll=1",
                                           "block=128,row=64,vec=1,keep=1,unroll=1",
                                           "block=32,row=8,vec=2,keep=0,unroll=2"};
     (void)state;
     for (size_t f = 0; f < COUNT(fillers); f++)
         for (size_t k = f % 2; k < COUNT(configs); k += 2)
-            check((struct call){.text = softmax,
-                                .config = configs[k],
-                                .rows = 131,
-                                .cols = 130,
-                                .fill = fillers[f]},
-                  1e-6, 1e-30);
+            row_check((struct row_call){.text = softmax,
+                                        .config = configs[k],
+                                        .rows = 131,
+                                        .cols = 130,
+                                        .fill = fillers[f]},
+                      1e-6, 1e-30);
 }
 
 /* ---- Accuracy --------------------------------------------------------------------- */
@@ -365,13 +207,13 @@ static void a_mean_far_from_zero_costs_no_digits(void **state)
                                "v = max(mean(d * d) - e * e, 0); y = (d - e) * rsqrt(v + 1e-5)";
     (void)state;
     for (size_t s = 0; s < 3; s++)
-        check((struct call){.text = text,
-                            .config = schedules[s],
-                            .math = EIDER_MATH_FAST,
-                            .rows = 2,
-                            .cols = 16,
-                            .fill = large_mean},
-              1e-5, 1e-3);
+        row_check((struct row_call){.text = text,
+                                    .config = schedules[s],
+                                    .math = EIDER_MATH_FAST,
+                                    .rows = 2,
+                                    .cols = 16,
+                                    .fill = large_mean},
+                  1e-5, 1e-3);
 }
 
 static double tiny_after_large(size_t i, int64_t row, int64_t col)
@@ -386,12 +228,12 @@ static void long_sums_keep_what_rounding_loses(void **state)
     static const char *const configs[] = {NULL, "block=32,row=32,vec=1,keep=0,unroll=1"};
     (void)state;
     for (size_t k = 0; k < COUNT(configs); k++)
-        check((struct call){.text = "s = sum(x)",
-                            .config = configs[k],
-                            .rows = 1,
-                            .cols = 200001,
-                            .fill = tiny_after_large},
-              1.2e-7, 1);
+        row_check((struct row_call){.text = "s = sum(x)",
+                                    .config = configs[k],
+                                    .rows = 1,
+                                    .cols = 200001,
+                                    .fill = tiny_after_large},
+                  1.2e-7, 1);
 }
 
 /* ---- Independence and aliasing -------------------------------------------------------- */
@@ -399,7 +241,7 @@ static void long_sums_keep_what_rounding_loses(void **state)
 /* The same row, wherever it stands and whatever surrounds it. */
 static double same_row(size_t i, int64_t row, int64_t col)
 {
-    return row % 3 == 1 ? wave(i, 0, col) : row % 3 == 2 ? NAN : wave(i, row, col) * 1e30;
+    return row % 3 == 1 ? row_wave(i, 0, col) : row % 3 == 2 ? NAN : row_wave(i, row, col) * 1e30;
 }
 
 static void a_row_does_not_depend_on_others(void **state)
@@ -407,15 +249,15 @@ static void a_row_does_not_depend_on_others(void **state)
     static const char *const configs[] = {NULL, "block=64,row=16,vec=2,keep=1,unroll=1"};
     (void)state;
     for (size_t k = 0; k < COUNT(configs); k++) {
-        struct call c = {
+        struct row_call c = {
             .text = softmax, .config = configs[k], .rows = 17, .cols = 98, .fill = same_row};
-        make(&c);
-        run(&c);
+        row_make(&c);
+        row_run(&c);
         for (int64_t r = 4; r < c.rows; r += 3)
             for (size_t i = 0; i < c.n; i++)
-                for (int64_t col = 0; col < cols_of(&c, i); col++)
-                    assert_true(got(&c, i, r, col) == got(&c, i, 1, col));
-        release(&c);
+                for (int64_t col = 0; col < row_cols_of(&c, i); col++)
+                    assert_true(row_got(&c, i, r, col) == row_got(&c, i, 1, col));
+        row_release(&c);
     }
 }
 
@@ -424,15 +266,15 @@ static void an_output_may_be_an_input(void **state)
     static const char text[] = "in x, t: i32 row; y = exp(x - logsumexp(x)) - pick(x, t)";
     (void)state;
     for (size_t s = 0; s < COUNT(schedules); s++) {
-        struct call c = {
-            .text = text, .config = schedules[s], .rows = 3, .cols = 150, .fill = wave};
-        make(&c);
+        struct row_call c = {
+            .text = text, .config = schedules[s], .rows = 3, .cols = 150, .fill = row_wave};
+        row_make(&c);
         void *own = c.args[2].data;
         c.args[2].data = c.args[0].data;
-        run(&c);
-        compare(&c, 1e-6, 1);
+        row_run(&c);
+        row_compare(&c, 1e-6, 1);
         c.args[2].data = own;
-        release(&c);
+        row_release(&c);
     }
 }
 
@@ -463,10 +305,10 @@ static void refusals_say_why(void **state)
                                 tensor_of(data + 32, EIDER_F32, 2, out)};
         eider_program *program;
         eider_kernel *kernel = NULL;
-        must(eider_program_parse(ctx, cases[i].text, &program));
+        must(eider_program_parse(row_context, cases[i].text, &program));
         eider_request request = {
             .program = program, .args = args, .n_args = 3, .config = cases[i].config};
-        assert_int_not_equal(eider_prepare(cpu, &request, &kernel), EIDER_OK);
+        assert_int_not_equal(eider_prepare(row_cpu, &request, &kernel), EIDER_OK);
         if (!strstr(eider_error(), cases[i].want)) fail_msg("%s", eider_error());
         eider_program_release(program);
     }
@@ -482,9 +324,9 @@ static void a_kernel_is_for_its_length(void **state)
     eider_kernel *kernel;
     (void)state;
     for (int i = 0; i < 16; i++) data[i] = (float)i;
-    must(eider_program_parse(ctx, "y = sum(x)", &program));
+    must(eider_program_parse(row_context, "y = sum(x)", &program));
     eider_request request = {.program = program, .args = args, .n_args = 2};
-    must(eider_prepare(cpu, &request, &kernel));
+    must(eider_prepare(row_cpu, &request, &kernel));
     must(eider_launch(kernel, NULL, args, 2));
     assert_true(data[32] == 28 && data[33] == 92);
     args[0].shape = other;
@@ -506,7 +348,7 @@ static void kernels_assemble_for_gpus(void **state)
     eider_program *program;
     eider_tensor args[9];
     (void)state;
-    must(eider_program_parse(ctx, everything, &program));
+    must(eider_program_parse(row_context, everything, &program));
     for (size_t i = 0; i < 9; i++) args[i] = tensor_of(NULL, EIDER_BF16, 2, column);
     for (size_t i = 0; i < COUNT(full); i++) args[full[i]].shape = shape;
     for (size_t i = 0; i < COUNT(per_row); i++) args[per_row[i]].shape = row;
@@ -518,7 +360,7 @@ static void kernels_assemble_for_gpus(void **state)
                                      .n_args = 9,
                                      .config = configs[k],
                                      .target = targets[t]};
-            if (eider_compile(ctx, &request, &kernel) != EIDER_OK)
+            if (eider_compile(row_context, &request, &kernel) != EIDER_OK)
                 fail_msg("%s [%s]: %s", targets[t], configs[k], eider_error());
             const char *ptx;
             size_t size;
@@ -548,5 +390,5 @@ int main(void)
         cmocka_unit_test(a_kernel_is_for_its_length),
         cmocka_unit_test(kernels_assemble_for_gpus),
     };
-    return cmocka_run_group_tests_name("row", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("row", tests, row_set_up, row_tear_down);
 }

@@ -68,7 +68,11 @@ static int list_text(eider_table table)
     }
     for (size_t i = 0; eider_table_row(table, i, &row); i++) {
         printf("%-*s  %s\n", width, row.name, row.signature);
-        if (row.text[0]) printf("%*s    %s\n", width, "", row.text);
+        for (const char *line = row.text; *line; line += strspn(line, "\n")) {
+            size_t length = strcspn(line, "\n");
+            printf("%*s    %.*s\n", width, "", (int)length, line);
+            line += length;
+        }
         if (row.doc[0]) printf("%*s    %s\n", width, "", row.doc);
     }
     return CLI_OK;

@@ -15,6 +15,7 @@
 #include "functions.h"
 #include "lex.h"
 #include "ops.h"
+#include "programs.h"
 #include "syntax.h"
 
 /* Bodies within bodies: the table of activations needs 2. */
@@ -546,6 +547,7 @@ eider_status eider_parse(const eider_allocator *a, const char *text, struct eide
     if (strnlen(text, EIDER_PARSE_BYTES_MAX + 1) > EIDER_PARSE_BYTES_MAX)
         return eider_fail(EIDER_TOO_LARGE, "the program is longer than %u bytes",
                           EIDER_PARSE_BYTES_MAX);
+    text = eider_programs_resolve(text);
     EIDER_TRY(eider_graph_create(a, &g));
     struct eider_parser p = {.g = g, .text = text, .cursor = text};
     statements(&p);

@@ -8,8 +8,9 @@
 
 #include "graph.h"
 
-/* Fails with EIDER_PARSE: "line:column: found X, expected Y".  Never recurses deeper
- * than a fixed limit.  Caller owns *out: eider_graph_destroy. */
+/* The name of a program (programs.def) stands for it.  Fails with EIDER_PARSE: "line:column:
+ * found X, expected Y".  Never recurses deeper than a fixed limit.  Caller owns *out:
+ * eider_graph_destroy. */
 eider_status eider_parse(const eider_allocator *a, const char *text, struct eider_graph **out);
 
 /* Canonical text; the caller frees it with eider_mem_free. */

@@ -2,6 +2,7 @@
 #include "activations.h"
 #include "config.h"
 #include "ops.h"
+#include "programs.h"
 #include "template.h"
 
 /* ---- Activations ---------------------------------------------------------- */
@@ -66,9 +67,15 @@ static int row_of_param(size_t i, eider_row *out)
 
 static int row_of_kernel(size_t i, eider_row *out)
 {
-    const struct eider_template *row = eider_template_at(i);
-    if (!row) return 0;
-    *out = (eider_row){row->name, row->name, "", row->doc};
+    size_t n = 0;
+    for (const struct eider_template *row; (row = eider_template_at(n)); n++)
+        if (n == i) {
+            *out = (eider_row){row->name, "template", "", row->doc};
+            return 1;
+        }
+    const struct eider_named_program *program = eider_programs_row(i - n);
+    if (!program) return 0;
+    *out = (eider_row){program->name, "program", program->text, program->doc};
     return 1;
 }
 

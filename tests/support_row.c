@@ -1,0 +1,159 @@
+/* support_row.c -- see support_row.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support_row.h"
+
+eider_context *row_context;
+eider_device *row_cpu;
+
+int row_set_up(void **state)
+{
+    (void)state;
+    must(eider_context_create(NULL, &row_context));
+    must(eider_device_open(row_context, "cpu", &row_cpu));
+    return 0;
+}
+
+int row_tear_down(void **state)
+{
+    (void)state;
+    eider_device_release(row_cpu);
+    eider_context_destroy(row_context);
+    return 0;
+}
+
+/* ---- A call ------------------------------------------------------------------ */
+
+int64_t row_rows_of(const struct row_call *c, size_t i)
+{
+    return c->extent[i] == EIDER_PER_COLUMN || c->info[i].kind == EIDER_SCALAR ? 1 : c->rows;
+}
+
+int64_t row_cols_of(const struct row_call *c, size_t i)
+{
+    return c->extent[i] == EIDER_PER_ROW || c->info[i].kind == EIDER_SCALAR ? 1 : c->cols;
+}
+
+static void make_operand(struct row_call *c, size_t i)
+{
+    must(eider_program_operand(c->program, i, &c->info[i]));
+    c->extent[i] = eider_program_extent(c->program, i);
+    int is_target = strcmp(c->info[i].name, "target") == 0; /* a place in the row */
+    eider_dtype type = c->info[i].type >= 0 ? (eider_dtype)c->info[i].type
+                       : is_target          ? EIDER_I64
+                                            : c->type;
+    int64_t rows = row_rows_of(c, i), cols = row_cols_of(c, i), pitch = cols;
+    if (c->extent[i] == EIDER_FULL && c->info[i].kind != EIDER_SCALAR) pitch += c->gap;
+    size_t size = eider_dtype_size(type);
+    int64_t elements = rows > 0 ? (rows - 1) * pitch + cols : 0;
+    void *data = map_alloc((size_t)elements * size, c->misalign * size);
+    c->shape[i][0] = rows;
+    c->shape[i][1] = cols;
+    c->strides[i][0] = pitch;
+    c->strides[i][1] = 1;
+    c->args[i] = (eider_tensor){.data = data, .type = type, .rank = 2, .shape = c->shape[i]};
+    if (c->gap) c->args[i].strides = c->strides[i];
+    if (c->info[i].kind == EIDER_SCALAR) c->args[i].rank = 0;
+    c->want[i] = (eider_doubles){calloc((size_t)(rows * cols) + 1, sizeof(double)),
+                                 rows > 1 ? cols : 0, cols > 1 ? 1 : 0};
+    for (int64_t r = 0; r < rows && c->info[i].kind != EIDER_OUTPUT; r++)
+        for (int64_t k = 0; k < cols; k++) {
+            map_put(type, data, r * pitch + k, c->fill(i, r, k));
+            c->want[i].data[r * cols + k] = map_get(type, data, r * pitch + k);
+        }
+}
+
+void row_make(struct row_call *c)
+{
+    must(eider_program_parse(row_context, c->text, &c->program));
+    c->n = eider_program_operands(c->program);
+    assert_true(c->n <= ROW_OPERANDS_MAX);
+    for (size_t i = 0; i < c->n; i++) make_operand(c, i);
+    must(eider_program_eval_rows(c->program, c->rows, c->cols, c->want));
+}
+
+void row_release(struct row_call *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        map_free(c->args[i].data);
+        free(c->want[i].data);
+    }
+    eider_program_release(c->program);
+}
+
+void row_run(struct row_call *c)
+{
+    eider_kernel *kernel;
+    eider_request request = {.program = c->program,
+                             .args = c->args,
+                             .n_args = c->n,
+                             .config = c->config,
+                             .any_layout = c->any,
+                             .numerics = {.math = c->math}};
+    if (eider_prepare(row_cpu, &request, &kernel) != EIDER_OK)
+        fail_msg("%s [%s]: %s", c->text, c->config, eider_error());
+    if (eider_launch(kernel, NULL, c->args, c->n) != EIDER_OK)
+        fail_msg("%s [%s]: %s", c->text, c->config, eider_error());
+    eider_kernel_release(kernel);
+}
+
+double row_got(const struct row_call *c, size_t i, int64_t row, int64_t col)
+{
+    return map_get(c->args[i].type, c->args[i].data, row * c->strides[i][0] + col);
+}
+
+double row_want(const struct row_call *c, size_t i, int64_t row, int64_t col)
+{
+    return c->want[i].data[row * c->want[i].row_stride + col * c->want[i].col_stride];
+}
+
+double row_output(const struct row_call *c, const char *name, int64_t row, int64_t col)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (strcmp(c->info[i].name, name) == 0) return row_got(c, i, row, col);
+    fail_msg("no output %s", name);
+    return 0;
+}
+
+/* Errors are relative to the value, or to `least` where that is larger. */
+void row_compare(const struct row_call *c, double tolerance, double least)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->info[i].kind != EIDER_OUTPUT) continue;
+        for (int64_t r = 0; r < row_rows_of(c, i); r++)
+            for (int64_t k = 0; k < row_cols_of(c, i); k++) {
+                double w = row_want(c, i, r, k), g = row_got(c, i, r, k);
+                int good = isnan(w)   ? isnan(g)
+                           : isinf(w) ? g == w
+                                      : fabs(g - w) <= tolerance * fmax(fabs(w), least);
+                if (!good)
+                    fail_msg("%s [%s] %lld x %lld: %s[%lld, %lld] is %.9g, want %.9g", c->text,
+                             c->config ? c->config : "", (long long)c->rows, (long long)c->cols,
+                             c->info[i].name, (long long)r, (long long)k, g, w);
+            }
+    }
+}
+
+void row_check(struct row_call c, double tolerance, double least)
+{
+    row_make(&c);
+    row_run(&c);
+    row_compare(&c, tolerance, least);
+    row_release(&c);
+}
+
+/* Spread over [-2, 2], different everywhere. */
+double row_wave(size_t i, int64_t row, int64_t col)
+{
+    uint64_t x = (uint64_t)row * 0x9E3779B97F4A7C15u + (uint64_t)col * 0xBF58476D1CE4E5B9u + i;
+    x = (x ^ x >> 31) * 0x94D049BB133111EBu;
+    return (double)(x >> 40) / (double)(1 << 22) - 2;
+}

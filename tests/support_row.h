@@ -1,0 +1,61 @@
+/* support_row.h -- calls of programs over rows on the CPU, between guard bands, and what the
+ * reference evaluation says about them; for tests. */
+#ifndef EIDER_TESTS_SUPPORT_ROW_H
+#define EIDER_TESTS_SUPPORT_ROW_H
+
+#include "support_map.h"
+#include "support_runtime.h"
+
+#define ROW_OPERANDS_MAX 12
+
+/* Element (row, col) of input or scalar `i`. */
+typedef double (*row_filler)(size_t i, int64_t row, int64_t col);
+
+/* What to call; the rest of a zeroed one is f32, automatic, contiguous. */
+struct row_call {
+    const char *text, *config;
+    eider_dtype type; /* of what declares none */
+    eider_math math;
+    int64_t rows, cols;
+    row_filler fill;
+    size_t misalign; /* elements, of every operand */
+    int64_t gap;     /* elements between rows, of every operand that is full */
+    int any;
+
+    eider_program *program;
+    size_t n;
+    eider_operand info[ROW_OPERANDS_MAX];
+    eider_extent extent[ROW_OPERANDS_MAX];
+    eider_tensor args[ROW_OPERANDS_MAX];
+    int64_t shape[ROW_OPERANDS_MAX][2], strides[ROW_OPERANDS_MAX][2];
+    eider_doubles want[ROW_OPERANDS_MAX];
+};
+
+/* cmocka's functions of a group. */
+int row_set_up(void **state);
+int row_tear_down(void **state);
+/* Made by row_set_up. */
+extern eider_context *row_context;
+extern eider_device *row_cpu;
+
+/* Memory, inputs and the reference's outputs; a kernel; guard bands are looked at in the end. */
+void row_make(struct row_call *c);
+void row_run(struct row_call *c);
+void row_release(struct row_call *c);
+
+int64_t row_rows_of(const struct row_call *c, size_t i);
+int64_t row_cols_of(const struct row_call *c, size_t i);
+double row_got(const struct row_call *c, size_t i, int64_t row, int64_t col);
+double row_want(const struct row_call *c, size_t i, int64_t row, int64_t col);
+/* Element of the output of that name. */
+double row_output(const struct row_call *c, const char *name, int64_t row, int64_t col);
+
+/* Errors are relative to the value, or to `least` where that is larger. */
+void row_compare(const struct row_call *c, double tolerance, double least);
+/* All of it. */
+void row_check(struct row_call c, double tolerance, double least);
+
+/* Spread over [-2, 2], different everywhere. */
+double row_wave(size_t i, int64_t row, int64_t col);
+
+#endif
