@@ -390,6 +390,37 @@ static void killed_processes_leave_nothing_bad(void **state)
     assert_int_equal(count_good(), 6);
 }
 
+/* Somebody removes everything, again and again, while others read and write. */
+static void entries_may_vanish_at_any_time(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    char task[CACHE_PATH_BYTES + 64];
+    struct cache_session s;
+    int child[N], status, n_running = N;
+    uint64_t removed, n_removed = 0;
+    for (int i = 0; i < N; i++) {
+        snprintf(task, sizeof task, "storm 3 %d %s", i % 3, directory);
+        child[i] = cache_spawn(task);
+    }
+    cache_open(&s, directory, NULL);
+    while (n_running) {
+        must(eider_cache_prune(s.ctx, UINT64_MAX, 0, &removed));
+        n_removed += removed;
+        for (int i = 0; i < N; i++) {
+            if (!child[i] || waitpid(child[i], &status, WNOHANG) != child[i]) continue;
+            assert_int_equal(status, 0);
+            child[i] = 0;
+            n_running--;
+        }
+    }
+    assert_true(n_removed > 3);
+    assert_int_equal(s.log.n, 0);
+    cache_close(&s);
+    count_good();
+    assert_int_equal(cache_temporaries(directory), 0);
+}
+
 int main(void)
 {
     if (cache_task()) return cache_storm_task(cache_task());
@@ -402,6 +433,7 @@ int main(void)
         TEST(a_limit_on_the_size_of_files_is_a_full_disk_and_no_signal),
         TEST(processes_that_start_together_are_all_right),
         TEST(killed_processes_leave_nothing_bad),
+        TEST(entries_may_vanish_at_any_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
