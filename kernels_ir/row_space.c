@@ -230,7 +230,7 @@ eider_status eider_row_overlap_check(const struct eider_map_space *space,
                                      uint32_t n_operands, const struct eider_graph *program,
                                      int *apart)
 {
-    struct eider_layout_operand full[EIDER_OPERANDS_MAX];
+    struct eider_layout_operand full[EIDER_OPERANDS_MAX] = {{0}};
     struct eider_map_space s = *space;
     s.rank = 0;
     for (int d = 0; d < space->rank; d++) {
