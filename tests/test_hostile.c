@@ -98,6 +98,10 @@ static void foreign_kernels_that_cannot_run_are_refused(void **state)
          EIDER_CODEGEN, "the module has a 'k.thread' of its own"},
         {"@\"k.shared\" = global i8 1\ndefine void @k(ptr %a) { ret void }", 1, EIDER_CODEGEN,
          "the module has a 'k.shared' of its own"},
+        {"define void @k(ptr %a) {\n"
+         " call i32 asm \"@$0 st.global.b32 [$1], $2;\", \"=r,r,l,r\"(i1 true, ptr %a, i32 1)\n"
+         " ret void }",
+         1, EIDER_CODEGEN, "cannot run on the CPU"},
         {"declare void @nobody()\ndefine void @k(ptr %a) { call void @nobody()\n ret void }", 1,
          EIDER_CODEGEN, "Symbols not found: [ nobody ]"},
     };

@@ -23,14 +23,59 @@
 
 /* ---- What cannot run, and what must only be renamed -------------------------------- */
 
-static eider_status refuse_assembly(LLVMValueRef instruction)
+static eider_status refuse_assembly(LLVMValueRef callee)
 {
-    LLVMValueRef callee = LLVMGetCalledValue(instruction);
-    if (!LLVMIsAInlineAsm(callee)) return EIDER_OK;
     size_t length = 0;
     const char *text = LLVMGetInlineAsmAsmString(callee, &length);
     return eider_fail(EIDER_CODEGEN, "the inline assembly '%.*s' cannot run on the CPU",
                       length > 200 ? 200 : (int)length, text);
+}
+
+/* Bits of a store under a predicate as eider's own kernels have it, whatever their program
+ * (machine_nvptx.c); 0 for other assembly. */
+static unsigned stored_bits(LLVMValueRef call)
+{
+    static const unsigned widths[] = {8, 16, 32, 64};
+    char store[32];
+    size_t length = 0;
+    const char *text = LLVMGetInlineAsmAsmString(LLVMGetCalledValue(call), &length);
+    if (!LLVMIsACallInst(call) || LLVMGetNumArgOperands(call) != 3 ||
+        LLVMGetTypeKind(LLVMTypeOf(call)) != LLVMVoidTypeKind)
+        return 0;
+    LLVMTypeRef condition = LLVMTypeOf(LLVMGetOperand(call, 0));
+    LLVMTypeRef to = LLVMTypeOf(LLVMGetOperand(call, 1)), of = LLVMTypeOf(LLVMGetOperand(call, 2));
+    if (LLVMGetTypeKind(condition) != LLVMIntegerTypeKind || LLVMGetIntTypeWidth(condition) != 1 ||
+        LLVMGetTypeKind(to) != LLVMPointerTypeKind || LLVMGetTypeKind(of) != LLVMIntegerTypeKind)
+        return 0;
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        snprintf(store, sizeof store, "@$0 st.global.b%u [$1], $2;", widths[i]);
+        if (strcmp(store, text) == 0 && LLVMGetIntTypeWidth(of) >= widths[i]) return widths[i];
+    }
+    return 0;
+}
+
+/* Such a store goes to its place or to one that nobody reads. */
+static eider_status lower_assembly(LLVMValueRef call)
+{
+    LLVMValueRef callee = LLVMGetCalledValue(call);
+    if (!LLVMIsAInlineAsm(callee)) return EIDER_OK;
+    unsigned bits = stored_bits(call);
+    if (!bits) return refuse_assembly(callee);
+    LLVMValueRef to = LLVMGetOperand(call, 1), word = LLVMGetOperand(call, 2);
+    LLVMContextRef context = LLVMGetTypeContext(LLVMTypeOf(word));
+    LLVMBasicBlockRef entry =
+        LLVMGetEntryBasicBlock(LLVMGetBasicBlockParent(LLVMGetInstructionParent(call)));
+    LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
+    LLVMPositionBuilderBefore(builder, LLVMGetFirstInstruction(entry));
+    LLVMValueRef nowhere = LLVMBuildAlloca(builder, LLVMInt64TypeInContext(context), "");
+    LLVMPositionBuilderBefore(builder, call);
+    nowhere = LLVMBuildAddrSpaceCast(builder, nowhere, LLVMTypeOf(to), "");
+    word = LLVMBuildIntCast2(builder, word, LLVMIntTypeInContext(context, bits), 0, "");
+    to = LLVMBuildSelect(builder, LLVMGetOperand(call, 0), to, nowhere, "");
+    LLVMSetAlignment(LLVMBuildStore(builder, word, to), bits / 8);
+    LLVMDisposeBuilder(builder);
+    LLVMInstructionEraseFromParent(call);
+    return EIDER_OK;
 }
 
 static int is_ptx_convention(unsigned convention)
@@ -42,11 +87,12 @@ static eider_status retarget_function(LLVMValueRef f)
 {
     if (is_ptx_convention(LLVMGetFunctionCallConv(f))) LLVMSetFunctionCallConv(f, LLVMCCallConv);
     for (LLVMBasicBlockRef b = LLVMGetFirstBasicBlock(f); b; b = LLVMGetNextBasicBlock(b)) {
-        for (LLVMValueRef i = LLVMGetFirstInstruction(b); i; i = LLVMGetNextInstruction(i)) {
+        for (LLVMValueRef i = LLVMGetFirstInstruction(b), next; i; i = next) {
+            next = LLVMGetNextInstruction(i);
             if (!LLVMIsACallInst(i) && !LLVMIsAInvokeInst(i)) continue;
-            EIDER_TRY(refuse_assembly(i));
             if (is_ptx_convention(LLVMGetInstructionCallConv(i)))
                 LLVMSetInstructionCallConv(i, LLVMCCallConv);
+            EIDER_TRY(lower_assembly(i));
         }
     }
     return EIDER_OK;
