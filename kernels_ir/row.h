@@ -109,6 +109,7 @@ struct eider_row_context {
 /* A vector of elements: `packs` contexts side by side. */
 struct eider_row_vector {
     LLVMValueRef col; /* i32, the first place */
+    LLVMValueRef at;  /* i64, the same, counted from the thread\'s first place in the row */
     LLVMValueRef
         whole; /* i1, the vector is in the row, where rows are whole vectors; NULL: it is */
     struct eider_row_context *packs;
@@ -132,7 +133,9 @@ struct eider_row_build {
     LLVMValueRef cols;       /* i32 */
     LLVMValueRef vectors_ok; /* i1; NULL: always */
     int vectors, elements;   /* there is code for whole vectors; for single elements */
-    LLVMValueRef base[EIDER_OPERANDS_MAX]; /* where the row begins */
+    LLVMValueRef base[EIDER_OPERANDS_MAX]; /* where the row begins, ... */
+    LLVMValueRef mine[EIDER_OPERANDS_MAX]; /* ... and this thread's first place in it, where places
+                                            * lie side by side */
     struct eider_row_context one;          /* what is the same for the whole row */
     LLVMValueRef shared;
     uint32_t shared_used;

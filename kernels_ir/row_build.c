@@ -258,9 +258,11 @@ static void place_vectors(struct eider_row_build *b, struct eider_row_vector *ve
     int64_t step = (int64_t)b->c.row * b->c.vec;
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef mine = LLVMBuildMul(ir, b->thread, eider_row_number(b->i32, b->c.vec), "");
+    LLVMValueRef wide = LLVMBuildZExt(ir, from, b->i64, "");
     mine = LLVMBuildAdd(ir, mine, from, "");
     for (int v = 0; v < n; v++) {
         LLVMValueRef first = LLVMBuildAdd(ir, mine, eider_row_number(b->i32, v * step), "");
+        vectors[v].at = LLVMBuildAdd(ir, wide, eider_row_number(b->i64, v * step), "");
         place_vector(b, &vectors[v], first,
                      from_at_most < 0 ? INT64_MAX : from_at_most + (v + 1) * step);
     }
@@ -530,6 +532,10 @@ static void locate_row(struct eider_row_build *b)
             LLVMValueRef bytes = LLVMBuildMul(ir, at[d], param(b, b->slots.stride[i][d]), "");
             b->base[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &bytes, 1, "");
         }
+        int64_t apart = b->c.vec * (int64_t)eider_dtype_size(b->layout->operands[i].type);
+        LLVMValueRef offset = LLVMBuildMul(ir, LLVMBuildZExt(ir, b->thread, b->i64, ""),
+                                           eider_row_number(b->i64, apart), "");
+        b->mine[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &offset, 1, "");
     }
 }
 

@@ -14,7 +14,7 @@
 
 struct traits {
     int widest;   /* bytes of an element */
-    int n_inputs; /* that differ within the row */
+    int n_inputs; /* that differ within the row and between rows */
     int align;    /* elements that the worst pointer allows in one access */
 };
 
@@ -26,7 +26,11 @@ static struct traits traits_of(const struct eider_layout *layout)
         int size = (int)eider_dtype_size(operand->type), align = (int)operand->align / size;
         int inner = operand->stride_class[layout->rank - 1];
         if (operand->kind == EIDER_SCALAR || inner == 0) continue;
-        if (operand->kind == EIDER_INPUT) t.n_inputs++;
+        for (int d = 0; d < layout->rank - 1; d++)
+            if (operand->kind == EIDER_INPUT && operand->stride_class[d]) {
+                t.n_inputs++;
+                break;
+            }
         if (inner == 2) t.align = 1;
         if (size > t.widest) t.widest = size;
         if (operand->align < EIDER_MAP_ACCESS_BYTES && align < t.align) t.align = align;

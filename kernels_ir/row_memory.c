@@ -57,12 +57,45 @@ static LLVMValueRef lane_of(struct eider_row_build *b, LLVMValueRef v, int lane)
     return LLVMBuildExtractElement(b->e->builder, v, eider_row_number(b->i32, lane), "");
 }
 
+/* The address of element `k` of a vector: all of a thread's are at distances, which are constant
+ * where the vector stays in registers, from one address. */
+static LLVMValueRef address_in(struct eider_row_build *b, uint32_t i,
+                               const struct eider_row_vector *vector, int k)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef step = eider_row_number(b->i32, k);
+    if (class_in_row(b, i) != 1) return address(b, i, LLVMBuildAdd(ir, vector->col, step, ""));
+    LLVMValueRef size = eider_row_number(b->i64, size_at(b, i));
+    LLVMValueRef first = advance(b, b->mine[i], LLVMBuildMul(ir, vector->at, size, ""));
+    return k ? advance(b, first, eider_row_number(b->i64, k * size_at(b, i))) : first;
+}
+
+/* The same, or the row's first element where the condition does not hold. */
+static LLVMValueRef address_if(struct eider_row_build *b, LLVMValueRef condition, uint32_t i,
+                               const struct eider_row_vector *vector, int k)
+{
+    LLVMValueRef ptr = address_in(b, i, vector, k);
+    return condition ? LLVMBuildSelect(b->e->builder, condition, ptr, b->base[i], "") : ptr;
+}
+
 /* A pack from places that are in the row. */
 static LLVMValueRef load_places(struct eider_row_build *b, uint32_t i, LLVMValueRef cols)
 {
     LLVMValueRef ptrs[64];
     for (int lane = 0; lane < b->e->width; lane++)
         ptrs[lane] = address(b, i, lane_of(b, cols, lane));
+    return b->machine->load_each(b->e, operand_at(b, i)->type, ptrs);
+}
+
+/* Pack `p` of a vector; lanes that `valid` leaves out read the row's first element. */
+static LLVMValueRef load_pack(struct eider_row_build *b, uint32_t i,
+                              const struct eider_row_vector *vector, int p, LLVMValueRef valid)
+{
+    LLVMValueRef ptrs[64];
+    for (int lane = 0; lane < b->width; lane++) {
+        LLVMValueRef condition = valid ? lane_of(b, valid, lane) : NULL;
+        ptrs[lane] = address_if(b, condition, i, vector, p * b->width + lane);
+    }
     return b->machine->load_each(b->e, operand_at(b, i)->type, ptrs);
 }
 
@@ -113,56 +146,37 @@ static int place_of(const struct eider_row_build *b, int k, int v, int p, int n)
 static void load_vectors(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                          uint64_t which, LLVMValueRef *values)
 {
-    LLVMValueRef zero = eider_row_number(b->i32, 0);
     for (int v = 0; v < n; v++) {
-        LLVMValueRef col = vectors[v].col;
+        const struct eider_row_vector *vector = &vectors[v];
         int k = 0;
-        if (vectors[v].whole) col = LLVMBuildSelect(b->e->builder, vectors[v].whole, col, zero, "");
         for (uint32_t i = 0; i < b->layout->n_operands; i++) {
             if (!(which >> i & 1)) continue;
             LLVMValueRef *out = values + place_of(b, k++, v, 0, n);
             eider_lines_set(b->e, EIDER_LINE_LOAD, i);
-            if (class_in_row(b, i) == 1) {
-                b->machine->load(b->e, operand_at(b, i)->type, address(b, i, col), b->c.vec,
-                                 b->c.load, 1, out);
-                continue;
-            }
-            for (int p = 0; p < b->n_packs; p++) {
-                LLVMValueRef first = LLVMBuildAdd(
-                    b->e->builder, col, eider_row_number(b->i32, (int64_t)p * b->width), "");
-                LLVMValueRef lanes = LLVMGetUndef(eider_emit_type(b->e, EIDER_V_I32));
-                for (int lane = 0; lane < b->width; lane++) {
-                    LLVMValueRef at =
-                        LLVMBuildAdd(b->e->builder, first, eider_row_number(b->i32, lane), "");
-                    lanes = b->width == 1
-                                ? at
-                                : LLVMBuildInsertElement(b->e->builder, lanes, at,
-                                                         eider_row_number(b->i32, lane), "");
-                }
-                out[p] = load_places(b, i, lanes);
-            }
+            if (class_in_row(b, i) == 1)
+                b->machine->load(b->e, operand_at(b, i)->type,
+                                 address_if(b, vector->whole, i, vector, 0), b->c.vec, b->c.load, 1,
+                                 out);
+            for (int p = 0; p < b->n_packs && class_in_row(b, i) != 1; p++)
+                out[p] = load_pack(b, i, vector, p, vector->packs[p].valid);
         }
     }
 }
 
-/* A place beyond the end becomes the first one. */
 static void load_elements(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                           uint64_t which, LLVMValueRef *values)
 {
-    for (int v = 0; v < n; v++)
-        for (int p = 0; p < b->n_packs; p++) {
-            struct eider_row_context *c = &vectors[v].packs[p];
-            LLVMValueRef cols = c->col;
-            int k = 0;
-            if (c->valid)
-                cols = LLVMBuildSelect(b->e->builder, c->valid, cols,
-                                       LLVMConstNull(LLVMTypeOf(cols)), "");
-            for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-                if (!(which >> i & 1)) continue;
-                eider_lines_set(b->e, EIDER_LINE_LOAD, i);
-                values[place_of(b, k++, v, p, n)] = load_places(b, i, cols);
-            }
+    for (int v = 0; v < n; v++) {
+        int k = 0;
+        for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+            if (!(which >> i & 1)) continue;
+            eider_lines_set(b->e, EIDER_LINE_LOAD, i);
+            for (int p = 0; p < b->n_packs; p++)
+                values[place_of(b, k, v, p, n)] =
+                    load_pack(b, i, &vectors[v], p, vectors[v].packs[p].valid);
+            k++;
         }
+    }
 }
 
 /* What a row without elements has. */
@@ -274,34 +288,38 @@ static enum eider_store_policy policy_of(const struct eider_row_build *b)
     return b->machine->streams_aligned ? EIDER_STORE_WB : b->c.store;
 }
 
-static void store_lane(struct eider_row_build *b, uint32_t i, LLVMValueRef col, LLVMValueRef value)
+static void store_lane(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector,
+                       int k, LLVMValueRef exists)
 {
-    LLVMValueRef ptr = address(b, i, col);
-    b->e->width = 1;
-    b->machine->store_each(b->e, operand_at(b, i)->type, &ptr, saturates(b, i), value);
-    b->e->width = b->width;
-}
-
-/* One element of all outputs, where it is in the row. */
-static void store_element(struct eider_row_build *b, struct eider_row_context *c, int lane)
-{
+    eider_dtype type = operand_at(b, i)->type;
     LLVMBasicBlockRef after = NULL;
-    LLVMValueRef exists = c->valid ? lane_of(b, c->valid, lane) : NULL;
-    if (exists) after = branch_if(b, exists, "element");
-    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-        if (!is_full_output(b, i)) continue;
-        eider_lines_set(b->e, EIDER_LINE_STORE, i);
-        store_lane(b, i, lane_of(b, c->col, lane), lane_of(b, c->in[i], lane));
-    }
+    int by_predicate = exists && b->machine->store_if;
+    if (exists && !by_predicate) after = branch_if(b, exists, "element");
+    LLVMValueRef ptr = address_in(b, i, vector, k);
+    LLVMValueRef value = lane_of(b, vector->packs[k / b->width].in[i], k % b->width);
+    b->e->width = 1;
+    if (by_predicate)
+        b->machine->store_if(b->e, type, exists, ptr, saturates(b, i), value);
+    else
+        b->machine->store_each(b->e, type, &ptr, saturates(b, i), value);
+    b->e->width = b->width;
     if (!after) return;
     LLVMBuildBr(b->e->builder, after);
     LLVMPositionBuilderAtEnd(b->e->builder, after);
 }
 
+/* Elements one by one, where they are in the row. */
 static void store_elements(struct eider_row_build *b, struct eider_row_vector *vector)
 {
-    for (int p = 0; p < b->n_packs; p++)
-        for (int lane = 0; lane < b->width; lane++) store_element(b, &vector->packs[p], lane);
+    for (int k = 0; k < b->c.vec; k++) {
+        LLVMValueRef valid = vector->packs[k / b->width].valid;
+        LLVMValueRef exists = valid ? lane_of(b, valid, k % b->width) : NULL;
+        for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+            if (!is_full_output(b, i)) continue;
+            eider_lines_set(b->e, EIDER_LINE_STORE, i);
+            store_lane(b, i, vector, k, exists);
+        }
+    }
 }
 
 static void store_vector(struct eider_row_build *b, struct eider_row_vector *vector)
@@ -312,14 +330,11 @@ static void store_vector(struct eider_row_build *b, struct eider_row_vector *vec
         if (!is_full_output(b, i)) continue;
         for (int p = 0; p < b->n_packs; p++) in[p] = vector->packs[p].in[i];
         eider_lines_set(b->e, EIDER_LINE_STORE, i);
-        if (class_in_row(b, i) == 1) {
-            b->machine->store(b->e, operand_at(b, i)->type, address(b, i, vector->col), b->c.vec,
+        if (class_in_row(b, i) == 1)
+            b->machine->store(b->e, operand_at(b, i)->type, address_in(b, i, vector, 0), b->c.vec,
                               policy_of(b), saturates(b, i), in);
-            continue;
-        }
-        for (int p = 0; p < b->n_packs; p++)
-            for (int lane = 0; lane < b->width; lane++)
-                store_lane(b, i, lane_of(b, vector->packs[p].col, lane), lane_of(b, in[p], lane));
+        for (int k = 0; k < b->c.vec && class_in_row(b, i) != 1; k++)
+            store_lane(b, i, vector, k, NULL);
     }
     if (!after) return;
     LLVMBuildBr(b->e->builder, after);

@@ -89,6 +89,43 @@ void row_release(struct row_call *c)
     eider_program_release(c->program);
 }
 
+/* Bytes from the first element of an operand to its last. */
+static size_t span_of(const struct row_call *c, size_t i)
+{
+    int64_t rows = row_rows_of(c, i), cols = row_cols_of(c, i);
+    int64_t elements = rows > 0 ? (rows - 1) * c->strides[i][0] + cols : 0;
+    return (size_t)elements * eider_dtype_size(c->args[i].type);
+}
+
+/* As far from an alignment of 64 bytes as the host's memory. */
+static void *upload(const struct row_call *c, size_t i, void **block)
+{
+    size_t off = (uintptr_t)c->args[i].data % 64;
+    must(eider_memory_alloc(c->device, span_of(c, i) + 64, block));
+    void *data = (char *)*block + off;
+    must(eider_memory_copy(c->device, NULL, data, c->args[i].data, span_of(c, i),
+                           EIDER_HOST_TO_DEVICE));
+    return data;
+}
+
+static void launch_there(const struct row_call *c, eider_kernel *kernel)
+{
+    eider_tensor args[ROW_OPERANDS_MAX];
+    void *blocks[ROW_OPERANDS_MAX] = {NULL};
+    for (size_t i = 0; i < c->n; i++) {
+        args[i] = c->args[i];
+        if (c->info[i].kind != EIDER_SCALAR) args[i].data = upload(c, i, &blocks[i]);
+    }
+    must(eider_launch(kernel, NULL, args, c->n));
+    must(eider_stream_wait(c->device, NULL));
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->info[i].kind == EIDER_OUTPUT)
+            must(eider_memory_copy(c->device, NULL, c->args[i].data, args[i].data, span_of(c, i),
+                                   EIDER_DEVICE_TO_HOST));
+        if (blocks[i]) eider_memory_free(c->device, blocks[i]);
+    }
+}
+
 void row_run(struct row_call *c)
 {
     eider_kernel *kernel;
@@ -98,9 +135,12 @@ void row_run(struct row_call *c)
                              .config = c->config,
                              .any_layout = c->any,
                              .numerics = {.math = c->math}};
-    if (eider_prepare(row_cpu, &request, &kernel) != EIDER_OK)
+    eider_device *device = c->device ? c->device : row_cpu;
+    if (eider_prepare(device, &request, &kernel) != EIDER_OK)
         fail_msg("%s [%s]: %s", c->text, c->config, eider_error());
-    if (eider_launch(kernel, NULL, c->args, c->n) != EIDER_OK)
+    if (c->device)
+        launch_there(c, kernel);
+    else if (eider_launch(kernel, NULL, c->args, c->n) != EIDER_OK)
         fail_msg("%s [%s]: %s", c->text, c->config, eider_error());
     eider_kernel_release(kernel);
 }

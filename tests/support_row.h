@@ -21,6 +21,7 @@ struct row_call {
     size_t misalign; /* elements, of every operand */
     int64_t gap;     /* elements between rows, of every operand that is full */
     int any;
+    eider_device *device; /* NULL: the CPU */
 
     eider_program *program;
     size_t n;

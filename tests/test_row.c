@@ -40,9 +40,8 @@ static const char *const schedules[] = {
 
 static void every_length_in_every_schedule(void **state)
 {
-    static const int64_t lengths[] = {1,   2,   3,   5,    8,    15,   17,   31,   32,
-                                      33,  63,  65,  96,   127,  128,  129,  255,  257,
-                                      300, 513, 777, 1023, 1024, 1025, 2048, 3000, 4097};
+    static const int64_t lengths[] = {1,  2,  3,   5,   8,   15,  17,  31,   32,   33,  63,
+                                      65, 96, 127, 129, 255, 257, 513, 1023, 1025, 4097};
     int all = getenv("EIDER_TEST_ALL_LENGTHS") != NULL;
     (void)state;
     for (int64_t k = 0; k < (all ? 4097 : (int64_t)COUNT(lengths)); k++)
@@ -186,8 +185,8 @@ static void special_values_in_every_lane(void **state)
         for (size_t k = f % 2; k < COUNT(configs); k += 2)
             row_check((struct row_call){.text = softmax,
                                         .config = configs[k],
-                                        .rows = 131,
-                                        .cols = 130,
+                                        .rows = 70,
+                                        .cols = 70,
                                         .fill = fillers[f]},
                       1e-6, 1e-30);
 }

@@ -1,0 +1,212 @@
+/* test_row_gpu.c -- programs over rows on a real GPU, against the reference evaluation.
+ *
+ * labels: gpu
+ * timeout: 600
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "programs.h"
+#include "support_row.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static eider_device *gpu;
+
+static int set_up(void **state)
+{
+    int code = row_set_up(state);
+    if (code == 0 && eider_device_open(row_context, "cuda:0", &gpu) != EIDER_OK) {
+        fprintf(stderr, "SKIPPED (no GPU): %s\n", eider_error());
+        gpu = NULL;
+    }
+    return code;
+}
+
+static int tear_down(void **state)
+{
+    eider_device_release(gpu);
+    return row_tear_down(state);
+}
+
+static void check(struct row_call c, double tolerance, double least)
+{
+    c.device = gpu;
+    row_check(c, tolerance, least);
+}
+
+static const char everything[] =
+    "in x, w: column, s: row\n"
+    "m = max(x); e = exp(x - m); y = e / sum(e) * w\n"
+    "z = (x - mean(x)) * s + pick(x, argmin(x))\n"
+    "a = argmax(x); l = logsumexp(x); p = pick(x * w, cols() - 1) + sum(select(x > 0, x, 0))\n"
+    "q = select(any(x > 1.99) or all(x < 1), amin(x), 7) + row()\n";
+
+static const char *const schedules[] = {
+    NULL,
+    "block=32,row=32,keep=1",
+    "block=128,row=8,keep=2",
+    "block=64,row=64,keep=0,unroll=2",
+    "block=1024,row=1024,keep=1,unroll=1",
+    "block=256,row=128,keep=0,unroll=1,load=nc,store=cs",
+    "block=32,row=1,keep=4,unroll=1",
+};
+
+static void every_length(void **state)
+{
+    (void)state;
+    if (!gpu) skip();
+    for (int64_t cols = 1; cols <= 4097; cols += cols < 130 ? 1 : cols % 64 == 1 ? 61 : 1)
+        check((struct row_call){.text = everything,
+                                .config = schedules[(size_t)cols % COUNT(schedules)],
+                                .rows = 3,
+                                .cols = cols,
+                                .fill = row_wave},
+              4e-6, 1);
+}
+
+static void every_type_and_alignment(void **state)
+{
+    static const eider_dtype types[] = {EIDER_F32, EIDER_F16, EIDER_BF16, EIDER_F64};
+    static const double tolerances[] = {4e-6, 2e-3, 1e-2, 1e-13};
+    (void)state;
+    if (!gpu) skip();
+    for (size_t t = 0; t < COUNT(types); t++)
+        for (int k = 0; k < 6; k++)
+            check((struct row_call){.text = everything,
+                                    .type = types[t],
+                                    .math = EIDER_MATH_FAST,
+                                    .config = schedules[k],
+                                    .rows = 37,
+                                    .cols = 1024 + 8 * (k / 2),
+                                    .misalign = k & 1,
+                                    .gap = k > 3 ? 3 : 0,
+                                    .fill = row_wave},
+                  tolerances[t], 1);
+}
+
+static double only_one(size_t i, int64_t row, int64_t col)
+{
+    (void)i;
+    return row == col ? 3 : -INFINITY;
+}
+
+static double masked_from(size_t i, int64_t row, int64_t col)
+{
+    return col < row ? row_wave(i, row, col) : -INFINITY;
+}
+
+static double one_nan(size_t i, int64_t row, int64_t col)
+{
+    return row == col ? NAN : row_wave(i, row, col);
+}
+
+static void special_values_in_every_lane(void **state)
+{
+    static const row_filler fillers[] = {only_one, masked_from, one_nan};
+    static const char text[] = "m = max(x); e = exp(x - m); y = e / sum(e)\n"
+                               "l = logsumexp(x); a = argmax(x); k = argmin(x)";
+    (void)state;
+    if (!gpu) skip();
+    for (size_t f = 0; f < COUNT(fillers); f++)
+        for (size_t s = 0; s < COUNT(schedules); s++)
+            check((struct row_call){.text = text,
+                                    .config = schedules[s],
+                                    .rows = 1101,
+                                    .cols = 1100,
+                                    .fill = fillers[f]},
+                  2e-6, 1e-30);
+}
+
+static double any_value(size_t i, int64_t row, int64_t col)
+{
+    return (double)row + 0.3 + 0.1 * row_wave(i, row, col);
+}
+
+static void every_program(void **state)
+{
+    (void)state;
+    if (!gpu) skip();
+    for (size_t k = 0; eider_programs_row(k); k++)
+        for (int64_t cols = 37; cols < 3000; cols += 1283) {
+            const char *name = eider_programs_row(k)->name;
+            int is_fp8 = strstr(eider_programs_row(k)->text, "e4m3") != NULL;
+            check((struct row_call){.text = name,
+                                    .math = EIDER_MATH_FAST,
+                                    .rows = 2,
+                                    .cols = cols,
+                                    .fill = any_value},
+                  is_fp8 ? 0.07 : 4e-5, 0.1);
+        }
+}
+
+static double vocabulary(size_t i, int64_t row, int64_t col)
+{
+    if (i == 1) return row ? 5 : 31999;
+    return i == 3 ? -100 : i == 2 ? 1 : i > 3 ? 0 : 4 * row_wave(i, row, col);
+}
+
+static void losses_of_real_vocabularies(void **state)
+{
+    static const int64_t sizes[] = {32000,  50257,  100352, 128256, 129280, 151936,
+                                    152064, 200064, 201088, 256000, 262208};
+    (void)state;
+    if (!gpu) skip();
+    for (size_t i = 0; i < 2 * COUNT(sizes); i++)
+        check((struct row_call){.text = "cross_entropy_train",
+                                .type = i % 2 ? EIDER_F32 : EIDER_BF16,
+                                .math = EIDER_MATH_FAST,
+                                .rows = 2,
+                                .cols = sizes[i / 2],
+                                .fill = vocabulary},
+              i % 2 ? 4e-6 : 4e-3, 1e-4);
+}
+
+static double same_row(size_t i, int64_t row, int64_t col)
+{
+    return row % 3 == 1 ? row_wave(i, 0, col) : row % 3 == 2 ? NAN : row_wave(i, row, col) * 1e30;
+}
+
+/* Bit for bit: wherever a row stands, and run after run. */
+static void a_row_depends_on_itself_alone(void **state)
+{
+    (void)state;
+    if (!gpu) skip();
+    for (size_t s = 0; s < COUNT(schedules); s++) {
+        struct row_call c = {.text = "softmax",
+                             .config = schedules[s],
+                             .rows = 300,
+                             .cols = 2000,
+                             .fill = same_row,
+                             .device = gpu};
+        row_make(&c);
+        row_run(&c);
+        double first = row_got(&c, 1, 1, 77);
+        for (int64_t r = 4; r < c.rows; r += 3)
+            for (int64_t col = 0; col < c.cols; col++)
+                assert_true(row_got(&c, 1, r, col) == row_got(&c, 1, 1, col));
+        row_run(&c);
+        assert_true(row_got(&c, 1, 298, 77) == first);
+        row_release(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_length),
+        cmocka_unit_test(every_type_and_alignment),
+        cmocka_unit_test(special_values_in_every_lane),
+        cmocka_unit_test(every_program),
+        cmocka_unit_test(losses_of_real_vocabularies),
+        cmocka_unit_test(a_row_depends_on_itself_alone),
+    };
+    return cmocka_run_group_tests_name("row on a GPU", tests, set_up, tear_down);
+}
