@@ -52,6 +52,44 @@ class DeviceInfo(c.Structure):
                 ("clock_khz", c.c_int32), ("memory_bytes", c.c_uint64), ("l2_bytes", c.c_uint64)]
 
 
+class TuneHooks(c.Structure):
+    _fields_ = [(n, c.c_void_p) for n in ("user", "accepts", "predict", "resets", "before_run",
+                                          "after_run", "timer", "geometry", "progress")]
+
+
+class TuneRequest(c.Structure):
+    _fields_ = [("kernel", c.POINTER(Request)), ("space", c.c_char_p),
+                ("configs", c.POINTER(c.c_char_p)), ("n_configs", c.c_size_t),
+                ("condition", c.c_char_p), ("keep", c.c_int32), ("triggers", c.c_char_p),
+                ("functions", c.c_void_p), ("n_functions", c.c_size_t), ("search", c.c_int),
+                ("seed", c.c_uint64), ("limit", c.c_int32), ("budget_s", c.c_double),
+                ("hot", c.c_int32), ("warm_up_ms", c.c_int32), ("warm_up_runs", c.c_int32),
+                ("rounds", c.c_int32), ("repeat_ms", c.c_double), ("tie", c.c_double),
+                ("reference", c.c_char_p), ("check_program", c.c_int32),
+                ("tolerance", c.c_double), ("restore", c.c_char_p),
+                ("reset_to_zero", c.c_char_p), ("grid", c.c_char_p), ("block", c.c_char_p),
+                ("shared", c.c_char_p), ("records", c.c_char_p), ("no_records", c.c_int32),
+                ("force", c.c_int32), ("pinned", c.c_int32), ("job_deadline_ms", c.c_int32),
+                ("stream", c.c_void_p), ("hooks", TuneHooks)]
+
+
+class TuneEntry(c.Structure):
+    _fields_ = [("config", c.c_char_p), ("outcome", c.c_int), ("reason", c.c_char_p),
+                ("samples_ns", c.POINTER(c.c_double)), ("clock_khz", c.POINTER(c.c_int32)),
+                ("n_samples", c.c_size_t), ("median_ns", c.c_double), ("p20_ns", c.c_double),
+                ("p80_ns", c.c_double), ("recorded", c.c_int32)]
+
+
+class TuneSummary(c.Structure):
+    _fields_ = [("config", c.c_char_p), ("math", c.c_int), ("key", c.c_char_p),
+                ("key_text", c.c_char_p), ("end", c.c_int), ("median_ns", c.c_double),
+                ("noisy", c.c_int32)] + \
+               [(n, c.c_size_t) for n in ("n_entries", "n_timed", "n_recorded", "n_wrong",
+                                          "n_failed", "choice")] + \
+               [("geometry", c.c_uint32 * 7)] + \
+               [(n, c.c_double) for n in ("compile_s", "check_s", "time_s", "total_s")]
+
+
 # Functions by the types of their arguments; those in STATUS return a status, the rest as said.
 V, P, S = c.c_void_p, c.POINTER, c.c_char_p
 STATUS = {
@@ -62,12 +100,14 @@ STATUS = {
     "kernel_bytes": [V, P(Tensor), c.c_size_t, P(c.c_uint64)],
     "memory_alloc": [V, c.c_size_t, P(V)],
     "memory_copy": [V, V, V, V, c.c_size_t, c.c_int],
+    "tune": [V, P(TuneRequest), P(V)], "tune_entry_get": [V, c.c_size_t, P(TuneEntry)],
 }
 OTHERS = {
     "error": (S, []), "version": (S, []), "context_destroy": (None, [V]),
     "program_release": (None, [V]), "device_release": (None, [V]), "kernel_release": (None, [V]),
     "device_describe": (None, [V, P(DeviceInfo)]), "memory_free": (None, [V, V]),
     "kernel_describe": (None, [V, P(KernelInfo)]),
+    "tune_release": (None, [V]), "tune_describe": (None, [V, P(TuneSummary)]),
     "table_row": (c.c_int32, [c.c_int, c.c_size_t, P(Row)]),
 }
 
@@ -141,6 +181,37 @@ def tensors(operands):
     return array
 
 
+def fields(structure):
+    """A structure as a dictionary, texts decoded."""
+    return {name: value.decode() if isinstance(value, bytes) else value
+            for name, value in ((f[0], getattr(structure, f[0])) for f in structure._fields_)}
+
+
+def tune(library, device, text, args, math="auto", **options):
+    """Tunes a program; `options` are fields of eider_tune_request.  The summary as a dictionary,
+    with `timings`, {config: median in nanoseconds} of what was timed, fastest first."""
+    program = library.make("program_parse", library.context, text.encode())
+    kernel = Request(program=program, args=args, n_args=len(args),
+                     numerics=Numerics(math=MATHS.index(math)))
+    request = TuneRequest(kernel=c.pointer(kernel), **{
+        name: value.encode() if isinstance(value, str) else value
+        for name, value in options.items()})
+    try:
+        tuning = library.make("tune", device, c.byref(request))
+    finally:
+        library.so.eider_program_release(program)
+    summary, entry, timings = TuneSummary(), TuneEntry(), {}
+    library.so.eider_tune_describe(tuning, c.byref(summary))
+    out = fields(summary)
+    for i in range(summary.n_entries):
+        library.call("tune_entry_get", tuning, i, c.byref(entry))
+        if entry.n_samples:
+            timings[entry.config.decode()] = entry.median_ns
+    library.so.eider_tune_release(tuning)
+    out["timings"] = dict(sorted(timings.items(), key=lambda item: item[1]))
+    return out
+
+
 class Kernel:
     """A program prepared for a device and for operands like `args`."""
 
@@ -170,8 +241,7 @@ class Kernel:
     def info(self):
         info = KernelInfo()
         self.library.so.eider_kernel_describe(self.kernel, c.byref(info))
-        return {name: value.decode() if isinstance(value, bytes) else value
-                for name, value in ((f[0], getattr(info, f[0])) for f in KernelInfo._fields_)}
+        return fields(info)
 
     def release(self):
         if self.kernel:

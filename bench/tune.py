@@ -1,288 +1,445 @@
 #!/usr/bin/env python3
 """The tuner: its cost beside Triton's, how often it chooses the same, what it gains.
 
-    python3 bench/tune.py cost                    swiglu over 128 configs, eider and Triton
-    python3 bench/tune.py repeat --times 20       the same tuning again and again
-    python3 bench/tune.py gain --log2 16,22,26    tuned against the default rule, every activation
-    python3 bench/tune.py record FILE             timings of a space of 500 configs, for replays
+    python3 bench/tune.py [PART ...] [--seconds N] [--out FILE.json]
 
-Runs `eider`, from $EIDER, or beside the release build or bundle.  Nothing is read from or left
-in the user's caches.  `cost` needs torch and triton for its second half and says when they are
-missing.  Every mode prints JSON with --json, else a table.
+    cost     swiglu over 128 configs, compiled, checked and timed: eider and Triton's autotuner
+    repeat   20 tunings of swiglu in processes of their own: choices, and their regret
+    gain     tuned against the default rule, over every activation and size class
+    record   timings of a space of 500 configs, for tests/test_search.c (needs --records FILE)
+
+Without a PART: cost, repeat and gain.  Every part ends within about --seconds (default 240) with
+what it has.  Results are Markdown on standard output, after each part, and JSON in --out, which
+is written again whenever something is new, so that nothing is lost when time runs out.
+
+It uses the release build or the bundle it lies in, or --root FOLDER of one.  Nothing is read from
+or left in the user's caches.  The second half of `cost` needs torch and triton.
 """
 import argparse
-import ctypes
+import array
 import json
 import os
 import pathlib
-import shutil
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+HERE = pathlib.Path(__file__).resolve()
 PROGRAM = "out = silu(gate) * up"
-SHAPE = "bf16[4096,14336]"
-SPACE_128 = "vec=2|4|8|16,unroll=1|2,block=128|256,tiles=1|2,load=ca|cs,store=wb|cs"
+SHAPE = (4096, 14336)
+SPACES = {  # per backend
+    "cuda": "vec=2|4|8|16,unroll=1|2,block=128|256,tiles=1|2,load=ca|cs,store=wb|cs",
+    "cpu": "vec=8|16,unroll=1|2,tiles=4|8",
+}
 SPACE_500 = "vec=1|2|4|8|16,unroll=1|2|4|8,block=64|128|256|512|1024,tiles=1|2|4,load=ca|cs"
-LONG_REPEAT = 1000
+SIZES = "12,14,16,18,20,22,24,26,28,30"
+BYTES = {"bf16": 2, "f32": 4}
+TRITON = {"BLOCK": (256, 512, 1024, 2048, 4096, 8192, 16384, 32768), "num_warps": (1, 2, 4, 8),
+          "num_stages": (1, 2, 3, 4)}
 
 
-def find_eider():
-    places = [os.environ.get("EIDER"), ROOT / "build/release/eider", ROOT / "bin/eider",
-              ROOT / "../../../bin/eider", shutil.which("eider")]
-    for place in places:
-        if place and pathlib.Path(place).exists():
-            return str(place)
-    sys.exit("no eider: set EIDER, or run ./dev build")
+def place(root):
+    """The program and the library of a build folder or a bundle."""
+    roots = [root] if root else [os.environ.get("EIDER_ROOT"), HERE.parent.parent / "build/release",
+                                 HERE.parent.parent]
+    for folder in map(pathlib.Path, filter(None, roots)):
+        for program, library in (("bin/eider", "lib/libeider.so"), ("eider", "libeider.so")):
+            if (folder / program).exists() and (folder / library).exists():
+                return str(folder / program), str(folder / library)
+    sys.exit("tune.py: no eider: give --root, the folder of a bundle, or run ./dev build")
 
 
-EIDER = find_eider()
+class Clock:
+    """What is left of a part's time."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds
+
+    def left(self):
+        return self.end - time.monotonic()
 
 
-class Scratch:
-    """A folder that stands for the user's caches, and goes away."""
-
-    def __enter__(self):
-        self.folder = tempfile.mkdtemp(prefix="eider-tune-")
-        self.env = dict(os.environ, EIDER_HOME=self.folder, EIDER_CACHE_DIR="0",
-                        TRITON_CACHE_DIR=self.folder + "/triton")
-        return self
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def run(self, *args):
-        done = subprocess.run([EIDER, *args], env=self.env, stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            sys.exit(f"eider {args[0]} ended with {done.returncode}")
-        return json.loads(done.stdout) if done.stdout.strip() else None
-
-    def tune(self, program, *args):
-        return self.run("tune", program, "--json", *args)[0]
+def run(command, clock, env=None):
+    """A child's standard output, or why there is none."""
+    try:
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=max(clock.left(), 1))
+    except subprocess.TimeoutExpired:
+        return None, "the time was over"
+    if done.returncode:
+        return None, (done.stderr.strip().splitlines() or ["it failed"])[-1]
+    return done.stdout, None
 
 
-def long_median(scratch, args, config, *more):
-    """Nanoseconds of a config by a long measurement."""
-    return scratch.run("bench", args.program, *inputs(args), "--set", config, "--json",
-                       "--repeat", str(LONG_REPEAT), "--device", args.device, *more)["median_ns"]
+def dots(text="."):
+    print(text, end="", file=sys.stderr, flush=True)
 
 
-def inputs(args):
-    return ["--in", f"gate={args.shape}", "--in", f"up={args.shape}"]
+class Bench:
+    """The program, the library, a device and operands that stay."""
+
+    def __init__(self, args):
+        self.args = args
+        self.program, library = place(args.root)
+        os.environ["EIDER_HOME"] = args.scratch
+        os.environ["EIDER_CACHE_DIR"] = "0"
+        os.environ["EIDER_LIB"] = library
+        import eider
+        self.eider, self.library = eider, eider.Library(library)
+        self.device = self.library.device(args.device)
+        self.info = self.library.describe(self.device)
+        self.backend = self.info.backend.decode()
+        self.space = args.space or SPACES[self.backend]
+        self.buffers, self.filled = [], None
+
+    def operands(self, dtype, n_inputs, n_outputs, shape):
+        """Contiguous operands, the inputs filled, in memory that later calls use again."""
+        n = 1
+        for extent in shape:
+            n *= extent
+        while len(self.buffers) < n_inputs + n_outputs or n * BYTES[dtype] > self.room:
+            self.make_buffers(max(n_inputs + n_outputs, len(self.buffers)), n * BYTES[dtype])
+        if self.filled != (dtype, self.room):
+            self.fill(dtype)
+        return self.eider.tensors([(b.value, dtype, shape)
+                                   for b in self.buffers[:n_inputs + n_outputs]])
+
+    def make_buffers(self, n, size):
+        for buffer in self.buffers:
+            self.library.so.eider_memory_free(self.device, buffer)
+        self.room = max(size, getattr(self, "room", 0))
+        self.buffers = [self.library.make("memory_alloc", self.device, self.room)
+                        for _ in range(n)]
+        self.filled = None
+
+    def fill(self, dtype):
+        """Normally distributed values, which repeat."""
+        values = array.array("f", [random.gauss(0, 1) for _ in range(1 << 16)]).tobytes()
+        if dtype == "bf16":  # the upper halves
+            values = b"".join(values[i + 2:i + 4] for i in range(0, len(values), 4))
+        for buffer in self.buffers:
+            done = min(len(values), self.room)
+            self.library.call("memory_copy", self.device, None, buffer, values, done,
+                              self.eider.HOST_TO_DEVICE)
+            while done < self.room:
+                part = min(done, self.room - done)
+                self.library.call("memory_copy", self.device, None, buffer.value + done, buffer,
+                                  part, self.eider.DEVICE_TO_DEVICE)
+                done += part
+        self.library.call("stream_wait", self.device, None)
+        self.filled = (dtype, self.room)
+
+    def compare(self, text, operands, configs, rounds, repeat, clock):
+        """{config: median in nanoseconds}: the configs take turns, so that clocks and
+        temperature are the same for all; one round at least."""
+        kernels = {config: self.eider.Kernel(self.library, self.device, text, operands, "auto",
+                                             config) for config in configs}
+        times = {config: [] for config in configs}
+        for i in range(rounds):
+            if i and clock.left() < 0:
+                break
+            for config, kernel in kernels.items():
+                times[config] += kernel.time(operands, repeat)
+        names = {config: kernel.info()["config"] for config, kernel in kernels.items()}
+        for kernel in kernels.values():
+            kernel.release()
+        return {c: statistics.median(t) for c, t in times.items()}, names
+
+    def tune_alone(self, clock, *more):
+        """One tuning of PROGRAM in a process and a home of its own."""
+        with tempfile.TemporaryDirectory(dir=self.args.scratch) as home:
+            shape = ",".join(map(str, self.args.shape))
+            text, error = run(
+                [self.program, "tune", PROGRAM, "--shapes", f"bf16[{shape}]", "--space",
+                 self.space, "--search", "exhaustive", "--device", self.args.device, "--json",
+                 *more], clock, dict(os.environ, EIDER_HOME=home))
+        return (json.loads(text)[0], None) if text else (None, error)
 
 
 # ---- Cost -------------------------------------------------------------------------------------
 
-def triton_cost(args):
-    """Seconds of Triton's first call over 128 configs, or why there are none."""
-    try:
-        import torch
-        import triton
-        import triton.language as tl
-    except ImportError as error:
-        return {"missing": str(error)}
-    if not torch.cuda.is_available():
-        return {"missing": "no GPU"}
-    source = pathlib.Path(tempfile.mkdtemp()) / "swiglu_kernel.py"
-    source.write_text(
-        "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
-        "def swiglu(gate, up, out, n, BLOCK: tl.constexpr):\n"
-        "    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)\n"
-        "    mask = i < n\n"
-        "    g = tl.load(gate + i, mask=mask).to(tl.float32)\n"
-        "    u = tl.load(up + i, mask=mask).to(tl.float32)\n"
-        "    tl.store(out + i, (g * tl.sigmoid(g) * u).to(tl.bfloat16), mask=mask)\n")
-    sys.path.insert(0, str(source.parent))
+TRITON_KERNEL = '''
+import triton
+import triton.language as tl
+
+@triton.jit
+def swiglu(gate, up, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n
+    g = tl.load(gate + i, mask=mask).to(tl.float32)
+    u = tl.load(up + i, mask=mask).to(tl.float32)
+    tl.store(out + i, (g * tl.sigmoid(g) * u).to(tl.bfloat16), mask=mask)
+'''
+
+
+def triton_cost(n):
+    """In a child: seconds of Triton's first call over 128 configs, nothing in its caches."""
+    import torch
+    import triton
+    import triton.testing
+    folder = tempfile.mkdtemp()
+    pathlib.Path(folder, "swiglu_kernel.py").write_text(TRITON_KERNEL, encoding="utf-8")
+    sys.path.insert(0, folder)
     import swiglu_kernel
     configs = [triton.Config({"BLOCK": block}, num_warps=warps, num_stages=stages)
-               for block in (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-               for warps in (1, 2, 4, 8) for stages in (1, 2, 3, 4)]
+               for block in TRITON["BLOCK"] for warps in TRITON["num_warps"]
+               for stages in TRITON["num_stages"]]
     tuned = triton.autotune(configs=configs, key=["n"])(swiglu_kernel.swiglu)
-    n = 4096 * 14336
     gate, up = (torch.randn(n, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     out = torch.empty_like(gate)
+
+    def call():
+        tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](gate, up, out, n)
+
     torch.cuda.synchronize()
     start = time.perf_counter()
-    tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](gate, up, out, n)
+    call()
     torch.cuda.synchronize()
-    return {"configs": len(configs), "total_s": time.perf_counter() - start,
-            "best": str(tuned.best_config), "version": triton.__version__}
+    total = time.perf_counter() - start
+    print(json.dumps({"configs": len(configs), "total_s": total, "version": triton.__version__,
+                      "config": str(tuned.best_config),
+                      "median_ns": 1e6 * triton.testing.do_bench(call, return_mode="median")}))
 
 
-def cost(args):
-    runs = []
-    for _ in range(args.times or 3):
-        with Scratch() as scratch:
-            start = time.perf_counter()
-            result = scratch.tune(args.program, *inputs(args), "--space", args.space, "--search",
-                                  "exhaustive", "--device", args.device)
-            runs.append({"process_s": time.perf_counter() - start,
-                         "entries": len(result["entries"]),
-                         **{k: result[k] for k in ("total_s", "compile_s", "check_s", "time_s",
-                                                   "config", "median_ns", "copy_gb_per_s")}})
-    best = min(runs, key=lambda r: r["total_s"])
-    os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="triton-")
-    return {"eider": runs, "eider_ms_per_config": 1e3 * best["total_s"] / best["entries"],
-            "triton": triton_cost(args) if args.device != "cpu" else {"missing": "no GPU"}}
+def cost(bench, clock, result):
+    result["runs"] = []
+    for _ in range(3):
+        if result["runs"] and clock.left() < 30:
+            break
+        start = time.perf_counter()
+        tuning, error = bench.tune_alone(clock)
+        if error:
+            result["error"] = error
+            break
+        result["runs"].append({"process_s": time.perf_counter() - start,
+                               "configs": len(tuning["entries"]),
+                               **{k: tuning[k] for k in ("total_s", "compile_s", "check_s",
+                                                         "time_s", "config", "median_ns",
+                                                         "copy_gb_per_s", "bytes")}})
+        dots()
+        yield
+    if bench.backend == "cpu":
+        result["triton"] = {"missing": "no GPU"}
+        return
+    n = bench.args.shape[0] * bench.args.shape[1]
+    with tempfile.TemporaryDirectory(dir=bench.args.scratch) as folder:
+        text, error = run([sys.executable, str(HERE), "triton", str(n)], clock,
+                          dict(os.environ, TRITON_CACHE_DIR=folder))
+    result["triton"] = json.loads(text.splitlines()[-1]) if text else {"missing": error}
 
 
-def print_cost(r):
-    print("| | configs | total s | compile | check | time | ms per config |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
-    for run in r["eider"]:
-        print(f"| eider | {run['entries']} | {run['total_s']:.2f} | {run['compile_s']:.2f} | "
-              f"{run['check_s']:.2f} | {run['time_s']:.2f} | "
-              f"{1e3 * run['total_s'] / run['entries']:.1f} |")
-    t = r["triton"]
-    if "missing" in t:
-        print(f"\nTriton: not run ({t['missing']})")
-    else:
+def print_cost(result):
+    print("\n| | configs | total s | compile | check | time | ms per config | configs per s | "
+          "chosen | us |\n|---|--:|--:|--:|--:|--:|--:|--:|---|--:|")
+    for r in result["runs"]:
+        print(f"| eider | {r['configs']} | {r['total_s']:.2f} | {r['compile_s']:.2f} | "
+              f"{r['check_s']:.2f} | {r['time_s']:.2f} | {1e3 * r['total_s'] / r['configs']:.1f} | "
+              f"{r['configs'] / r['total_s']:.1f} | {r['config']} | {r['median_ns'] / 1e3:.2f} |")
+    t = result.get("triton", {})
+    if "total_s" in t:
         print(f"| Triton {t['version']} | {t['configs']} | {t['total_s']:.2f} | | | | "
-              f"{1e3 * t['total_s'] / t['configs']:.1f} |")
+              f"{1e3 * t['total_s'] / t['configs']:.1f} | {t['configs'] / t['total_s']:.1f} | "
+              f"{t['config']} | {t['median_ns'] / 1e3:.2f} |")
+    for what in filter(None, (result.get("error"), t.get("missing"))):
+        print(f"\nNot measured: {what}")
 
 
 # ---- Repeatability ----------------------------------------------------------------------------
 
-def repeat(args):
-    chosen, candidates = [], set()
-    with Scratch() as scratch:
-        for _ in range(args.times or 20):
-            result = scratch.tune(args.program, *inputs(args), "--space", args.space, "--force",
-                                  "--search", args.search, "--device", args.device)
-            chosen.append(result["config"])
-            candidates.update(e["config"] for e in result["entries"][:5])
-        candidates.update(chosen)
-        # Turns, so that clocks are the same for all.
-        long = {c: [] for c in candidates}
-        for _ in range(3):
-            for config in sorted(candidates):
-                long[config].append(long_median(scratch, args, config))
-    long = {c: statistics.median(v) for c, v in long.items()}
-    best = min(long.values())
-    return {"times": len(chosen), "chosen": {c: chosen.count(c) for c in set(chosen)},
-            "regret": {c: long[c] / best - 1 for c in set(chosen)},
-            "best": min(long, key=long.get), "n_long": len(long)}
+def repeat(bench, clock, result):
+    chosen, near = [], set()
+    for _ in range(bench.args.times):
+        if chosen and clock.left() < 30 + bench.args.seconds / 4:
+            break
+        tuning, error = bench.tune_alone(clock)
+        if error:
+            result["error"] = error
+            break
+        chosen.append(tuning["config"])
+        near.update(e["config"] for e in tuning["entries"][:4] if e["samples_ns"])
+        result["chosen"] = {c: chosen.count(c) for c in sorted(set(chosen))}
+        dots()
+        yield
+    if not chosen:
+        return
+    operands = bench.operands("bf16", 2, 1, bench.args.shape)
+    candidates = sorted(near | set(chosen))
+    rounds = max(3, min(20, int(max(clock.left(), 10) / (0.1 * len(candidates)))))
+    medians, _ = bench.compare(PROGRAM, operands, candidates, rounds, 50, clock)
+    best = min(medians.values())
+    result.update(times=len(chosen), best=min(medians, key=medians.get), n_long=len(medians),
+                  samples=50 * rounds, regret={c: medians[c] / best - 1 for c in result["chosen"]})
 
 
-def print_repeat(r):
-    print(f"{r['times']} tunings; regret against the best of {r['n_long']} by a long measurement\n")
-    print("| config | chosen | regret % |")
-    print("|---|--:|--:|")
-    for config, n in sorted(r["chosen"].items(), key=lambda c: -c[1]):
-        print(f"| {config} | {n} | {100 * r['regret'][config]:.2f} |")
+def print_repeat(result):
+    if result.get("error"):
+        print(f"\nEnded early: {result['error']}")
+    if "regret" not in result:
+        return
+    print(f"\n{result['times']} tunings in as many processes; regret against the best of the "
+          f"{result['n_long']} configs in front, {result['samples']} runs each, in turns\n")
+    print("| chosen | times | regret % |\n|---|--:|--:|")
+    for config, n in sorted(result["chosen"].items(), key=lambda item: -item[1]):
+        print(f"| {config} | {n} | {100 * result['regret'][config]:.2f} |")
 
 
 # ---- Gain -------------------------------------------------------------------------------------
 
-def gain(args):
-    import eider
+def gain_tasks(bench):
+    """Every activation, type and size; sizes of a type stay together so that operands can,
+    and activations are shuffled, so that what time allows is a fair sample."""
     import formulas
-    library = eider.Library(str(pathlib.Path(EIDER).parent.parent / "lib/libeider.so")
-                            if (pathlib.Path(EIDER).parent.parent / "lib/libeider.so").exists()
-                            else None)
-    device = library.device(args.device)
-    rows = library.activations()
-    names = args.rows.split(",") if args.rows else list(rows)
-    out = []
-    with Scratch() as scratch:
-        for name in names:
+    rows = bench.library.activations()
+    names = bench.args.rows.split(",") if bench.args.rows else sorted(rows)
+    random.Random(1).shuffle(names)
+    for name in names:
+        for log2 in map(int, bench.args.log2.split(",")):
             results, needed, _ = formulas.signature(rows[name][0])
-            text = formulas.program(name, rows[name][0])
-            for log2 in map(int, args.log2.split(",")):
-                out.append({"row": name, "log2": log2,
-                            **compare(library, device, scratch, args, text, needed,
-                                      len(results.split(",")), log2)})
-                print(".", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
-    return {"rows": out}
+            yield (name, log2, formulas.program(name, rows[name][0]), len(needed),
+                   len(results.split(",")))
 
 
-def compare(library, device, scratch, args, text, needed, n_outputs, log2):
-    """Medians of the default rule's and the tuned config, the two taking turns."""
-    import eider
-    n, width = 1 << log2, {"bf16": 2, "f16": 2, "f32": 4}[args.type]
-    bind = [a for name in needed for a in ("--in", f"{name}={args.type}[{n}]")]
-    tuned = scratch.tune(text, *bind, "--device", args.device, "--search", "directed")
-    buffers = []
-    for _ in range(len(needed) + n_outputs):
-        buffers.append(library.make("memory_alloc", device, ctypes.c_size_t(n * width)))
-    operands = eider.tensors([(b.value, args.type, (n,)) for b in buffers])
-    kernels = [eider.Kernel(library, device, text, operands, "auto", config)
-               for config in ("", tuned["config"])]
-    times = [[], []]
-    for _ in range(7):
-        for k, kernel in enumerate(kernels):
-            times[k] += kernel.time(operands, 15)
-    default, best = (statistics.median(t) for t in times)
-    result = {"default_ns": default, "tuned_ns": best, "default_over_tuned": best / default,
-              "default": kernels[0].info()["config"], "tuned": tuned["config"]}
-    for kernel in kernels:
-        kernel.release()
-    for buffer in buffers:
-        library.so.eider_memory_free(device, buffer)
-    return result
+def gain_one(bench, text, operands, clock):
+    tuned = bench.eider.tune(bench.library, bench.device, text, operands, no_records=1,
+                             limit=bench.args.limit,
+                             budget_s=max(0.1, min(10.0, clock.left())),
+                             search=3)  # directed, also where the space is small
+    medians, names = bench.compare(text, operands, ["", tuned["config"]], 6, 10, clock)
+    if names[""] == tuned["config"]:
+        medians[tuned["config"]] = medians[""]
+    return {"default_ns": medians[""], "tuned_ns": medians[tuned["config"]],
+            "reaches": medians[tuned["config"]] / medians[""], "default": names[""],
+            "tuned": tuned["config"], "tuning_s": tuned["total_s"], "n": tuned["n_timed"]}
 
 
-def print_gain(r):
-    print("| row | log2 n | default us | tuned us | default reaches | tuned config |")
-    print("|---|--:|--:|--:|--:|---|")
-    for row in sorted(r["rows"], key=lambda x: x["default_over_tuned"]):
-        print(f"| {row['row']} | {row['log2']} | {row['default_ns'] / 1e3:.2f} | "
-              f"{row['tuned_ns'] / 1e3:.2f} | {100 * row['default_over_tuned']:.1f} % | "
-              f"{row['tuned']} |")
-    for log2 in sorted({row["log2"] for row in r["rows"]}):
-        ratios = [x["default_over_tuned"] for x in r["rows"] if x["log2"] == log2]
-        print(f"\n2^{log2}: the default rule reaches {100 * statistics.geometric_mean(ratios):.1f} "
-              f"% of tuned (geometric mean), {100 * min(ratios):.1f} % at least")
+def gain(bench, clock, result):
+    tasks = list(gain_tasks(bench))
+    types = bench.args.types.split(",")
+    result["rows"], result["wanted"] = [], len(tasks) * len(types)
+    for k, dtype in enumerate(types):
+        part = Clock(clock.left() / (len(types) - k))
+        largest = (1 << max(int(x) for x in bench.args.log2.split(",")),)
+        bench.operands(dtype, 3, 3, largest)
+        for name, log2, text, n_in, n_out in tasks:
+            if part.left() < 2:
+                break
+            row = {"row": name, "type": dtype, "log2": log2}
+            try:
+                operands = bench.operands(dtype, n_in, n_out, (1 << log2,))
+                row.update(gain_one(bench, text, operands, part))
+            except bench.eider.EiderError as error:
+                row["error"] = str(error)
+            result["rows"].append(row)
+            dots()
+            yield
+
+
+def print_gain(result):
+    good = [r for r in result["rows"] if "error" not in r]
+    print(f"\n{len(good)} of {result['wanted']} tunings; how much of the tuned kernel's speed the "
+          "default rule reaches, both measured again, in turns\n")
+    print("| type | elements | rows | mean % | least % | below 97 % | of | ms per tuning |")
+    print("|---|--:|--:|--:|--:|--:|---|--:|")
+    for key in sorted({(r["type"], r["log2"]) for r in good}):
+        rows = [r for r in good if (r["type"], r["log2"]) == key]
+        worst = min(rows, key=lambda r: r["reaches"])
+        print(f"| {key[0]} | 2^{key[1]} | {len(rows)} | "
+              f"{100 * statistics.geometric_mean(r['reaches'] for r in rows):.1f} | "
+              f"{100 * worst['reaches']:.1f} | {sum(r['reaches'] < 0.97 for r in rows)} | "
+              f"{worst['row']} | {1e3 * statistics.median(r['tuning_s'] for r in rows):.0f} |")
+    far = sorted((r for r in good if r["reaches"] < 0.97), key=lambda r: r["reaches"])
+    if far:
+        print("\n| row | type | elements | default us | tuned us | reaches % | default | tuned |")
+        print("|---|---|--:|--:|--:|--:|---|---|")
+    for r in far[:25]:
+        print(f"| {r['row']} | {r['type']} | 2^{r['log2']} | {r['default_ns'] / 1e3:.2f} | "
+              f"{r['tuned_ns'] / 1e3:.2f} | {100 * r['reaches']:.1f} | {r['default']} | "
+              f"{r['tuned']} |")
+    for r in [r for r in result["rows"] if "error" in r][:5]:
+        print(f"\n{r['row']} {r['type']} 2^{r['log2']}: {r['error']}")
 
 
 # ---- Recordings -------------------------------------------------------------------------------
 
-def record(args):
-    with Scratch() as scratch:
-        result = scratch.tune(args.program, *inputs(args), "--space", SPACE_500, "--search",
-                              "exhaustive", "--device", args.device, "--budget", "10m",
-                              "--export", str(pathlib.Path(args.file).resolve()))
-    timed = [e for e in result["entries"] if e["samples_ns"]]
-    return {"entries": len(result["entries"]), "timed": len(timed), "file": args.file,
-            "best": result["config"], "total_s": result["total_s"]}
+def record(bench, clock, result):
+    if not bench.args.records:
+        sys.exit("tune.py: record needs --records FILE")
+    bench.space = SPACE_500 if bench.backend == "cuda" else bench.space
+    tuning, error = bench.tune_alone(clock, "--budget", f"{max(clock.left() - 10, 5):.0f}s",
+                                     "--export", str(pathlib.Path(bench.args.records).resolve()))
+    if error:
+        result["error"] = error
+        return
+    result.update(entries=len(tuning["entries"]), best=tuning["config"],
+                  timed=sum(bool(e["samples_ns"]) for e in tuning["entries"]),
+                  total_s=tuning["total_s"], file=bench.args.records)
+    yield
 
 
-def print_record(r):
-    print(f"{r['file']}: {r['timed']} of {r['entries']} configs timed in {r['total_s']:.1f} s; "
-          f"best {r['best']}")
+def print_record(result):
+    if "file" not in result:
+        print(f"\nNot recorded: {result.get('error')}")
+        return
+    print(f"\n{result['file']}: {result['timed']} of {result['entries']} configs timed in "
+          f"{result['total_s']:.1f} s; best {result['best']}")
 
 
-MODES = {"cost": (cost, print_cost), "repeat": (repeat, print_repeat), "gain": (gain, print_gain),
+PARTS = {"cost": (cost, print_cost), "repeat": (repeat, print_repeat), "gain": (gain, print_gain),
          "record": (record, print_record)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("mode", choices=MODES)
-    parser.add_argument("file", nargs="?", help="of record")
-    parser.add_argument("--program", default=PROGRAM)
-    parser.add_argument("--shape", default=SHAPE)
-    parser.add_argument("--space", default=SPACE_128)
-    parser.add_argument("--search", default="exhaustive")
+def read_args():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("part", nargs="*", help="cost, repeat, gain, record")
+    parser.add_argument("--seconds", type=float, default=240, help="for each part")
+    parser.add_argument("--out", help="file for the results as JSON")
+    parser.add_argument("--root", help="folder of a bundle or a build")
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--times", type=int)
+    parser.add_argument("--shape", default=SHAPE, type=lambda t: tuple(map(int, t.split(","))))
+    parser.add_argument("--space", help="of cost and repeat")
+    parser.add_argument("--times", type=int, default=20, help="tunings of repeat")
     parser.add_argument("--rows", help="activations of gain, comma-separated (default: all)")
-    parser.add_argument("--log2", default="16,22,26", help="elements of gain")
-    parser.add_argument("--type", default="bf16")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--log2", default=SIZES, help="sizes of gain")
+    parser.add_argument("--types", default="bf16,f32", help="of gain")
+    parser.add_argument("--limit", type=int, default=40, help="configs of each tuning of gain")
+    parser.add_argument("--records", help="file of record")
     args = parser.parse_args()
-    if args.mode == "record" and not args.file:
-        parser.error("record needs a FILE")
-    work, show = MODES[args.mode]
-    result = work(args)
-    if args.json:
-        print(json.dumps(result, indent=1))
-    else:
-        show(result)
+    args.part = args.part or ["cost", "repeat", "gain"]
+    for part in args.part:
+        if part not in PARTS:
+            parser.error(f"no part {part!r}")
+    return args
+
+
+def main():
+    if sys.argv[1:2] == ["triton"]:
+        triton_cost(int(sys.argv[2]))
+        return
+    args = read_args()
+    with tempfile.TemporaryDirectory(prefix="eider-tune-") as args.scratch:
+        bench = Bench(args)
+        results = {"device": bench.info.name.decode(), "version": bench.library.version,
+                   "cores": len(os.sched_getaffinity(0)), "date": time.strftime("%Y-%m-%d")}
+        print(f"{results['device']}, {results['cores']} cores, eider {results['version']}, "
+              f"{results['date']}")
+        for part in args.part:
+            work, show = PARTS[part]
+            result = results[part] = {}
+            for _ in work(bench, Clock(args.seconds), result):
+                save(args.out, results)
+            dots("\n")
+            print(f"\n### {part}")
+            show(result)
+            sys.stdout.flush()
+            save(args.out, results)
+
+
+def save(path, results):
+    if path:
+        pathlib.Path(path).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

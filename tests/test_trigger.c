@@ -272,6 +272,63 @@ static void what_the_code_depends_on_is_in_the_key(void **state)
     same_key("everything is as it was");
 }
 
+/* Another board, another driver: no timing of this one is of use there. */
+static void what_the_device_is_is_in_the_key(void **state)
+{
+    (void)state;
+    eider_device_info *info = &device->info, mine = *info;
+    key_of(base);
+    snprintf(info->name, sizeof info->name, "another");
+    other_key("name");
+    *info = mine;
+    snprintf(info->target, sizeof info->target, "sm_100");
+    other_key("target");
+    *info = mine;
+    info->units++;
+    other_key("multiprocessors");
+    *info = mine;
+    info->clock_khz++;
+    other_key("clock");
+    *info = mine;
+    info->l2_bytes++;
+    other_key("L2 cache");
+    *info = mine;
+    info->driver++;
+    other_key("driver");
+    *info = mine;
+    info->ordinal++;
+    same_key("which of equal devices");
+    *info = mine;
+    same_key("everything is as it was");
+}
+
+static void kernels_of_one_name_are_told_apart(void **state)
+{
+    (void)state;
+    static const eider_operand operands[] = {{"x", EIDER_INPUT, EIDER_F32},
+                                             {"o", EIDER_OUTPUT, EIDER_F32}};
+    eider_source source = {.kind = EIDER_SOURCE_LL,
+                           .data = "define void @k(ptr %x, ptr %o) { ret void }",
+                           .entry = "k",
+                           .n_operands = 2,
+                           .operands = operands};
+    eider_request foreign = {.source = &source, .args = args + 2, .n_args = 2};
+    request.kernel = &foreign;
+    request.grid = "1";
+    args[2].type = EIDER_F32;
+    key_of(base);
+    source.data = "define void @k(ptr %x, ptr %o) { unreachable }";
+    other_key("the text");
+    source.data = "define void @k(ptr %x, ptr %o) { ret void }";
+    request.grid = "2";
+    other_key("the grid");
+    request.grid = "1";
+    args[2].data = memory[1] + 1;
+    other_key("alignment");
+    args[2].data = memory[1];
+    same_key("everything is as it was");
+}
+
 static void what_it_does_not_depend_on_is_not(void **state)
 {
     (void)state;
@@ -392,6 +449,8 @@ int main(void)
         TEST(malformed_triggers_are_named_with_their_column),
         TEST(the_order_of_triggers_does_not_change_the_key),
         TEST(what_the_code_depends_on_is_in_the_key),
+        TEST(what_the_device_is_is_in_the_key),
+        TEST(kernels_of_one_name_are_told_apart),
         TEST(what_it_does_not_depend_on_is_not),
         TEST(a_scalar_is_a_trigger_by_value),
         TEST(conditions_compute_what_c_would),

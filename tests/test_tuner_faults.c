@@ -170,6 +170,160 @@ static void a_device_that_is_gone_ends_the_tuning(void **state)
     fake->reset();
 }
 
+/* ---- Candidates on a device ------------------------------------------------------------ */
+
+#define CUDA_ERROR_OUT_OF_MEMORY 2
+
+#define TWELVE "vec=1|2|4,unroll=1|2,block=64|128"
+
+/* Configs of "out = x * 2", cold, so that every time is preceded by a flush. */
+static eider_status tune_many(struct story *s, const char *space, const eider_tune_hooks *hooks,
+                              eider_tune_summary *out)
+{
+    eider_tensor args[] = {{.type = EIDER_F32, .rank = 1, .shape = extent},
+                           {.type = EIDER_F32, .rank = 1, .shape = extent}};
+    eider_request kernel = {
+        .program = s->program, .args = args, .n_args = 2, .assembler = "driver"};
+    eider_tune_request request = {
+        .kernel = &kernel, .space = space, .rounds = 2, .warm_up_ms = -1, .no_records = 1};
+    if (hooks) request.hooks = *hooks;
+    eider_tune_release(s->tuning);
+    s->tuning = NULL;
+    eider_status status = eider_tune(s->device, &request, &s->tuning);
+    eider_tune_describe(s->tuning, out);
+    return status;
+}
+
+static void losers_are_unloaded(void **state)
+{
+    (void)state;
+    struct story s = {0};
+    eider_tune_summary summary;
+    fake->reset();
+    must(open_story(&s, "cuda:0"));
+    must(tune_many(&s, TWELVE, NULL, &summary));
+    assert_int_equal(summary.n_timed, 12);
+    int loads = fake->calls("cuModuleLoadDataEx");
+    assert_true(loads >= 12);
+    /* What stays: the winner, the reference, and two kernels of the runtime's own. */
+    assert_in_range(loads - fake->calls("cuModuleUnload"), 1, 4);
+    close_story(&s);
+    fake->reset();
+}
+
+static void every_cold_time_follows_a_flush_and_has_its_clock(void **state)
+{
+    (void)state;
+    struct story s = {0};
+    eider_tune_summary summary;
+    eider_tune_entry e;
+    int n_samples = 0;
+    fake->reset();
+    must(open_story(&s, "cuda:0"));
+    must(tune_many(&s, TWELVE, NULL, &summary));
+    for (size_t i = 0; i < summary.n_entries; i++) {
+        must(eider_tune_entry_get(s.tuning, i, &e));
+        n_samples += (int)e.n_samples;
+        for (size_t k = 0; k < e.n_samples; k++) assert_int_equal(e.clock_khz[k], 1500000);
+    }
+    assert_true(n_samples >= 24);
+    assert_true(fake->calls("cuMemsetD8Async") >= n_samples);
+    close_story(&s);
+    fake->reset();
+}
+
+/* It says nothing about the config, so it is not remembered. */
+static void a_candidate_that_finds_no_memory_is_passed_over_and_tried_again(void **state)
+{
+    (void)state;
+    struct story s = {0};
+    eider_tune_summary summary;
+    fake->reset();
+    must(open_story(&s, "cuda:0"));
+    fake->break_call("cuModuleLoadDataEx", 2, CUDA_ERROR_OUT_OF_MEMORY);
+    must(tune_many(&s, TWELVE, NULL, &summary));
+    assert_true(fake->has_failed());
+    assert_int_equal(summary.n_failed, 1);
+    assert_int_equal(summary.n_timed, 11);
+    /* The choice among the twelve stays; a search that asks again tries it again. */
+    must(tune_many(&s, TWELVE, NULL, &summary));
+    assert_int_equal(summary.end, EIDER_TUNE_RECORDED);
+    must(tune_many(&s, TWELVE "|256", NULL, &summary));
+    assert_int_equal(summary.n_failed, 0);
+    assert_int_equal(summary.n_timed, 1 + 6);
+    assert_int_equal(summary.n_recorded, 11);
+    close_story(&s);
+    fake->reset();
+}
+
+static void lose_the_device(void *user, const char *config, const eider_tensor *args, size_t n)
+{
+    (void)args, (void)n;
+    if (strstr(config, user)) fake->deinitialise();
+}
+
+static void a_config_that_takes_the_device_with_it_is_named(void **state)
+{
+    (void)state;
+    struct story s = {0};
+    eider_tune_summary summary;
+    char culprit[] = "vec=4,unroll=2,block=128";
+    eider_tune_hooks hooks = {.user = culprit, .before_run = lose_the_device};
+    fake->reset();
+    must(open_story(&s, "cuda:0"));
+    assert_int_not_equal(tune_many(&s, TWELVE, &hooks, &summary), EIDER_OK);
+    assert_non_null(strstr(eider_error(), "after config vec=4,unroll=2,block=128"));
+    assert_non_null(strstr(eider_error(), "the device fails"));
+    close_story(&s);
+    fake->reset();
+}
+
+static const char named_ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                                ".visible .entry k(.param .u64 x, .param .u64 o)\n{\n"
+                                ".reg .b32 %r<2>;\nmov.u32 %r1, ${n};\nret;\n}\n";
+
+/* The fake driver refuses PTX in which it reads BROKEN: the values are in the text. */
+static void ptx_with_named_parameters_is_tuned(void **state)
+{
+    (void)state;
+    static const eider_operand operands[] = {{"x", EIDER_INPUT, EIDER_F32},
+                                             {"o", EIDER_OUTPUT, EIDER_F32}};
+    struct story s = {0};
+    eider_tune_summary summary;
+    eider_tune_entry e;
+    eider_source source = {.kind = EIDER_SOURCE_PTX,
+                           .data = named_ptx,
+                           .entry = "k",
+                           .n_operands = 2,
+                           .operands = operands};
+    eider_tensor args[] = {{.type = EIDER_F32, .rank = 1, .shape = extent},
+                           {.type = EIDER_F32, .rank = 1, .shape = extent}};
+    eider_request kernel = {.source = &source, .args = args, .n_args = 2, .assembler = "driver"};
+    eider_tune_request request = {.kernel = &kernel,
+                                  .space = "n=1|2|BROKEN",
+                                  .reference = "n=1",
+                                  .grid = "ceil_div(x.count, 16), 3",
+                                  .block = "32",
+                                  .rounds = 1,
+                                  .warm_up_ms = -1,
+                                  .no_records = 1};
+    fake->reset();
+    must(open_story(&s, "cuda:0"));
+    must(eider_tune(s.device, &request, &s.tuning));
+    eider_tune_describe(s.tuning, &summary);
+    assert_int_equal(summary.n_timed, 2);
+    assert_int_equal(summary.n_failed, 1);
+    assert_int_equal(summary.geometry.grid[0], N / 16);
+    assert_int_equal(summary.geometry.grid[1], 3);
+    assert_int_equal(summary.geometry.block[0], 32);
+    for (size_t i = 0; i < 3; i++) {
+        must(eider_tune_entry_get(s.tuning, i, &e));
+        if (strstr(e.config, "BROKEN")) assert_non_null(strstr(e.reason, "it is BROKEN"));
+    }
+    close_story(&s);
+    fake->reset();
+}
+
 static void tuning_under_capture_is_refused_and_the_capture_stays_valid(void **state)
 {
     (void)state;
@@ -208,6 +362,11 @@ int main(void)
         cmocka_unit_test(one_in_a_directed_search_too),
         cmocka_unit_test(a_failed_driver_call_is_survived),
         cmocka_unit_test(a_device_that_is_gone_ends_the_tuning),
+        cmocka_unit_test(losers_are_unloaded),
+        cmocka_unit_test(every_cold_time_follows_a_flush_and_has_its_clock),
+        cmocka_unit_test(a_candidate_that_finds_no_memory_is_passed_over_and_tried_again),
+        cmocka_unit_test(a_config_that_takes_the_device_with_it_is_named),
+        cmocka_unit_test(ptx_with_named_parameters_is_tuned),
         cmocka_unit_test(tuning_under_capture_is_refused_and_the_capture_stays_valid),
     };
     return cmocka_run_group_tests_name("tuner_faults", tests, open_fake, NULL);

@@ -233,6 +233,56 @@ static void a_tolerance_lets_small_differences_pass(void **state)
     eider_tune_release(tuning);
 }
 
+/* o[i] = x[i] * by / by by way of what may overflow: the same numbers for small ones. */
+static const char scaled_ll[] = "define void @k(ptr %x, ptr %o) {\n"
+                                "entry:\n"
+                                "  br label %loop\n"
+                                "loop:\n"
+                                "  %i = phi i64 [ 0, %entry ], [ %n, %loop ]\n"
+                                "  %px = getelementptr float, ptr %x, i64 %i\n"
+                                "  %v = load float, ptr %px\n"
+                                "  %m = fmul float %v, ${by}\n"
+                                "  %w = fdiv float %m, ${by}\n"
+                                "  %po = getelementptr float, ptr %o, i64 %i\n"
+                                "  store float %w, ptr %po\n"
+                                "  %n = add i64 %i, 1\n"
+                                "  %c = icmp ult i64 %n, 1024\n"
+                                "  br i1 %c, label %loop, label %done\n"
+                                "done:\n"
+                                "  ret void\n"
+                                "}\n";
+
+/* As a softmax that does not subtract the maximum beside one that does. */
+static void a_candidate_that_overflows_where_the_reference_does_not_is_rejected(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {"by=1.0", "by=0x47D0000000000000"}; /* 2^126 */
+    source.data = scaled_ll;
+    set_clock("by=0x");
+    list(configs, 2);
+    b.x[100] = 88;
+    must(eider_tune(b.device, request, &tuning));
+    assert_string_equal(choice(), "by=1.0");
+    assert_string_equal(entry_of("by=0x").reason, "o: element 0 is -inf, the reference gives -8");
+    eider_tune_release(tuning);
+    /* Made-up values show it as well. */
+    args[0].data = NULL;
+    must(eider_tune(b.device, request, &tuning));
+    assert_int_equal(entry_of("by=0x").outcome, EIDER_TUNE_WRONG);
+    eider_tune_release(tuning);
+}
+
+static void a_reference_that_is_not_the_program_fails_the_call(void **state)
+{
+    (void)state;
+    request->kernel = &b.kernel;
+    request->space = "vec=4|8";
+    request->check_program = 1;
+    request->tolerance = 1e-12; /* no f32 is so near to a double */
+    assert_int_equal(eider_tune(b.device, request, &tuning), EIDER_CODEGEN);
+    assert_non_null(strstr(eider_error(), "the reference config is wrong: out is "));
+}
+
 /* ---- Failures ---------------------------------------------------------------------- */
 
 static void a_candidate_that_does_not_compile_is_skipped_with_its_reason(void **state)
@@ -576,11 +626,17 @@ static void elements_of_every_type_are_read(void **state)
     for (int type = EIDER_F32; type <= EIDER_BOOL; type++) {
         uint64_t made[64];
         double sum = 0;
-        eider_element_make((eider_dtype)type, made, 64, 5);
-        for (size_t i = 0; i < 64; i++) {
-            x = eider_element_get((eider_dtype)type, made, i);
-            assert_true(x >= -100 && x <= 100);
-            sum += x * x;
+        int is_float = type < EIDER_I32;
+        for (int is_wide = 0; is_wide < 2; is_wide++) {
+            int n_large = 0;
+            eider_element_make((eider_dtype)type, made, 64, 5, is_wide);
+            for (size_t i = 0; i < 64; i++) {
+                x = eider_element_get((eider_dtype)type, made, i);
+                assert_true(fabs(x) <= (is_float ? is_wide ? 128 : 4 : 100));
+                n_large += fabs(x) > 88;
+                sum += x * x;
+            }
+            if (is_float) assert_int_equal(n_large > 0, is_wide);
         }
         assert_true(sum > 1);
     }
@@ -596,6 +652,8 @@ int main(void)
         TEST(writing_behind_an_output_is_seen),
         TEST(writing_an_input_is_seen_and_is_not_the_callers),
         TEST(a_tolerance_lets_small_differences_pass),
+        TEST(a_candidate_that_overflows_where_the_reference_does_not_is_rejected),
+        TEST(a_reference_that_is_not_the_program_fails_the_call),
         TEST(a_candidate_that_does_not_compile_is_skipped_with_its_reason),
         TEST(where_none_works_the_call_fails_with_the_reference),
         TEST(a_name_without_a_value_is_an_error_that_names_it),

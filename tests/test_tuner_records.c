@@ -119,6 +119,38 @@ static void a_record_says_what_was_measured_and_where(void **state)
     assert_int_equal(info.st_mode & 0777, 0600);
 }
 
+static void clocks_stay_beside_their_samples(void **state)
+{
+    (void)state;
+    eider_tune_summary s;
+    eider_tune_entry e;
+    eider_tuning *tuning;
+    char line[512], path[128];
+    must(eider_tune(b.device, &b.request, &tuning));
+    eider_tune_describe(tuning, &s);
+    must(eider_tune_entry_get(tuning, 0, &e));
+    snprintf(line, sizeof line,
+             "{\"schema\":1,\"key\":\"%s\",\"epoch\":9,\"kind\":\"timing\",\"config\":\"%s\","
+             "\"outcome\":\"timed\",\"samples_ns\":[30,10,20],\"clock_khz\":[1,2,3]}\n",
+             s.key, e.config);
+    eider_tune_release(tuning);
+    snprintf(path, sizeof path, "%s", path_of("other.jsonl"));
+    write_text(path, "w", line);
+    must(eider_tune_import(b.ctx, b.folder, path));
+    workbench_reopen(&b);
+    b.request.pinned = 1;
+    must(eider_tune(b.device, &b.request, &tuning));
+    must(eider_tune_entry_get(tuning, 0, &e));
+    assert_int_equal(e.n_samples, 3);
+    for (int i = 0; i < 3; i++) {
+        static const int32_t clocks[] = {2, 3, 1};
+        assert_true(e.samples_ns[i] == 10 * (i + 1));
+        assert_int_equal(e.clock_khz[i], clocks[i]);
+    }
+    assert_true(e.median_ns == 20 && e.p20_ns == 14 && e.p80_ns == 26);
+    eider_tune_release(tuning);
+}
+
 static void damaged_lines_cost_one_warning_and_nothing_else(void **state)
 {
     (void)state;
@@ -448,6 +480,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_record_says_what_was_measured_and_where),
+        TEST(clocks_stay_beside_their_samples),
         TEST(damaged_lines_cost_one_warning_and_nothing_else),
         TEST(a_line_cut_short_does_not_swallow_the_next),
         TEST(every_truncation_of_a_file_is_survived),

@@ -632,6 +632,8 @@ typedef struct eider_tune_hooks {
     void *user;
     /* Nonzero keeps the config. */
     int32_t (*accepts)(void *user, const char *config, const eider_tensor *args, size_t n_args);
+    /* A guess of the config's time, in any unit; NaN is the worst. */
+    double (*predict)(void *user, const char *config, const eider_tensor *args, size_t n_args);
     /* Nonzero zeroes operand `i`, one of `reset_to_zero`, before each run of the config. */
     int32_t (*resets)(void *user, size_t i, const char *config);
     /* Around every run, never in the time; `args` are the tuner's scratch operands. */
@@ -654,11 +656,12 @@ typedef struct eider_tune_request {
     const eider_request *kernel;
 
     /* The candidates: every combination of `space`, and `configs`.  Neither: a space of the
-     * template's parameters. */
+     * template's parameters, and the default rule's. */
     const char *space; /* "vec=4|8,unroll=1|2|4" */
     const char *const *configs;
     size_t n_configs;
     const char *condition; /* "vec * unroll <= 16 && x.size(-1) % vec == 0" */
+    int32_t keep;          /* those of which hooks.predict expects most; 0: all */
 
     /* What retunes, in any order: "x.dtype, x.size(1), pow2(x.size(0))".  NULL: the next
      * power of two of every output's elements.  Always in the key: the kernel (program or
@@ -669,12 +672,14 @@ typedef struct eider_tune_request {
 
     eider_search search;
     uint64_t seed;
-    int32_t limit;      /* configs that are timed at most; 0: 60 when not exhaustive */
-    double budget_s;    /* 0: 60; the best so far is taken when it ends */
-    int32_t hot;        /* nonzero: the L2 cache keeps what the last run left */
-    int32_t warm_up_ms; /* of the device, before timing; 0: 50; negative: none */
-    int32_t rounds;     /* times of a config that stays in the race; 0: 10 */
-    double tie;         /* configs this much slower count as equal; 0: 0.01 */
+    int32_t limit;        /* configs that are timed at most; 0: 60 when not exhaustive */
+    double budget_s;      /* 0: 60; the best so far is taken when it ends */
+    int32_t hot;          /* nonzero: the L2 cache keeps what the last run left */
+    int32_t warm_up_ms;   /* of the device, before timing; 0: 50; negative: none */
+    int32_t warm_up_runs; /* of each config, before its first time, on top of the checked one */
+    int32_t rounds;       /* times of a config that stays in the race; 0: 10 */
+    double repeat_ms;     /* instead: as many as take the fastest this long; 0: `rounds` */
+    double tie;           /* configs this much slower count as equal; 0: 0.01 */
 
     /* Numbers.  A candidate whose outputs differ from those of the reference config, or that
      * writes beyond them, is rejected. */

@@ -31,22 +31,33 @@ struct scope {
     int mode; /* the thread's own capture mode */
 };
 
+/* Names the call that failed; records nothing, for what cleans up. */
+static CUresult step_in(const eider_device *device, int relax, struct scope *scope,
+                        const char **out_call)
+{
+    const struct eider_cuda_api *api = device->state;
+    CUcontext current;
+    *scope = (struct scope){.api = api, .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    *out_call = "cuCtxGetCurrent";
+    CUresult result = api->cuCtxGetCurrent(&current);
+    if (result == CUDA_SUCCESS && current != device->native) {
+        *out_call = "cuCtxPushCurrent";
+        result = api->cuCtxPushCurrent(device->native);
+        scope->pushed = result == CUDA_SUCCESS;
+    }
+    if (result != CUDA_SUCCESS || !relax) return result;
+    *out_call = "cuThreadExchangeStreamCaptureMode";
+    result = api->cuThreadExchangeStreamCaptureMode(&scope->mode);
+    scope->relaxed = result == CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS && scope->pushed) (void)api->cuCtxPopCurrent(&current);
+    return result;
+}
+
 static eider_status enter(const eider_device *device, int relax, struct scope *scope)
 {
-    *scope = (struct scope){.api = device->state};
-    CUcontext current;
-    EIDER_TRY(CALL(scope->api, cuCtxGetCurrent, &current));
-    if (current != device->native) {
-        EIDER_TRY(CALL(scope->api, cuCtxPushCurrent, device->native));
-        scope->pushed = 1;
-    }
-    if (!relax) return EIDER_OK;
-    scope->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    eider_status status = CALL(scope->api, cuThreadExchangeStreamCaptureMode, &scope->mode);
-    scope->relaxed = status == EIDER_OK;
-    CUcontext popped;
-    if (status != EIDER_OK && scope->pushed) (void)scope->api->cuCtxPopCurrent(&popped);
-    return status;
+    const char *call;
+    CUresult result = step_in(device, relax, scope, &call);
+    return check(device->state, result, call);
 }
 
 /* Undoes `enter`; returns the first failure, `status` included. */
@@ -59,6 +70,18 @@ static eider_status leave(struct scope *scope, eider_status status)
     if (status != EIDER_OK) return status;
     EIDER_TRY(check(scope->api, restored, "cuThreadExchangeStreamCaptureMode"));
     return check(scope->api, pop, "cuCtxPopCurrent");
+}
+
+/* For what cleans up, perhaps after a failure whose record must stay. */
+static int enter_quietly(const eider_device *device, struct scope *scope)
+{
+    const char *call;
+    return step_in(device, 1, scope, &call) == CUDA_SUCCESS;
+}
+
+static void leave_quietly(struct scope *scope)
+{
+    (void)leave(scope, EIDER_DRIVER);
 }
 
 static CUdeviceptr address(const void *ptr)
@@ -265,9 +288,9 @@ static void unload(eider_device *device, struct eider_loaded *loaded)
     CUmodule module = loaded->module;
     *loaded = (struct eider_loaded){0};
     if (!module || eider_context_forked(device->ctx)) return;
-    if (enter(device, 1, &scope) != EIDER_OK) return;
+    if (!enter_quietly(device, &scope)) return;
     (void)scope.api->cuModuleUnload(module);
-    (void)leave(&scope, EIDER_OK);
+    leave_quietly(&scope);
 }
 
 static eider_status load(eider_device *device, const struct eider_load *what,
@@ -329,9 +352,9 @@ static eider_status stream_wait(eider_device *device, void *stream)
 static void stream_destroy(eider_device *device, void *stream)
 {
     struct scope scope;
-    if (!stream || enter(device, 1, &scope) != EIDER_OK) return;
+    if (!stream || !enter_quietly(device, &scope)) return;
     (void)scope.api->cuStreamDestroy(stream);
-    (void)leave(&scope, EIDER_OK);
+    leave_quietly(&scope);
 }
 
 static eider_status stream_create(eider_device *device, void **out)
@@ -353,9 +376,9 @@ static eider_status stream_create(eider_device *device, void **out)
 static void memory_free(eider_device *device, void *ptr)
 {
     struct scope scope;
-    if (!ptr || enter(device, 1, &scope) != EIDER_OK) return;
+    if (!ptr || !enter_quietly(device, &scope)) return;
     (void)scope.api->cuMemFree(address(ptr));
-    (void)leave(&scope, EIDER_OK);
+    leave_quietly(&scope);
 }
 
 static eider_status memory_alloc(eider_device *device, size_t bytes, void **out)

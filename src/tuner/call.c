@@ -13,10 +13,15 @@ static eider_status check(const eider_tune_request *r)
 {
     if (r->search < EIDER_SEARCH_AUTO || r->search > EIDER_SEARCH_DIRECTED)
         return eider_fail(EIDER_BAD_ARG, "eider_tune: search %d is none", (int)r->search);
-    if (r->limit < 0 || r->rounds < 0 || r->job_deadline_ms < 0 || !(r->budget_s >= 0) ||
-        !(r->tie >= 0) || !(r->tolerance >= 0))
-        return eider_fail(EIDER_BAD_ARG, "eider_tune: limit, rounds, job_deadline_ms, budget_s, "
-                                         "tie and tolerance may not be negative");
+    if (r->limit < 0 || r->rounds < 0 || r->warm_up_runs < 0 || r->keep < 0 ||
+        r->job_deadline_ms < 0 || !(r->budget_s >= 0) || !(r->repeat_ms >= 0) || !(r->tie >= 0) ||
+        !(r->tolerance >= 0))
+        return eider_fail(EIDER_BAD_ARG,
+                          "eider_tune: limit, keep, rounds, warm_up_runs, repeat_ms, "
+                          "job_deadline_ms, budget_s, tie and tolerance may not be negative");
+    if (r->keep && !r->hooks.predict)
+        return eider_fail(EIDER_BAD_ARG, "eider_tune: keep is %d and hooks.predict is NULL",
+                          (int)r->keep);
     if (r->n_configs && !r->configs)
         return eider_fail(EIDER_BAD_ARG, "eider_tune: n_configs is %zu and configs is NULL",
                           r->n_configs);

@@ -79,7 +79,7 @@ double eider_element_get(eider_dtype type, const void *data, size_t i)
 
 /* ---- Made-up values -------------------------------------------------------- */
 
-/* The bits of k/256 for |k| up to 1024, cut to what the type has. */
+/* The bits of k/256 for |k| up to 32768, cut to what the type has. */
 static uint64_t float_bits(eider_dtype type, int k)
 {
     float f = (float)k / 256;
@@ -114,7 +114,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-void eider_element_make(eider_dtype type, void *data, size_t n, uint64_t seed)
+void eider_element_make(eider_dtype type, void *data, size_t n, uint64_t seed, int is_wide)
 {
     size_t size = eider_dtype_size(type);
     for (size_t i = 0; i < n; i++) {
@@ -124,7 +124,8 @@ void eider_element_make(eider_dtype type, void *data, size_t n, uint64_t seed)
         else if (type == EIDER_I32 || type == EIDER_I64)
             bits = (uint64_t)((int64_t)(random % 201) - 100);
         else
-            bits = float_bits(type, (int)(random % 2049) - 1024);
+            bits = float_bits(type, ((int)(random % 2049) - 1024) *
+                                        (is_wide && random >> 60 == 0 ? 32 : 1));
         memcpy((char *)data + i * size, &bits, size); /* little-endian hosts */
     }
 }

@@ -18,6 +18,8 @@
 #define DEFAULT_WARM_UP_MS 50
 #define DEFAULT_ROUNDS 10
 #define FINAL_FACTOR 3 /* rounds of finalists, on top */
+#define ROUNDS_MIN 3   /* of those that a time gives */
+#define ROUNDS_MAX 10000
 #define FINALISTS_MAX 16
 #define FINAL_BAND 0.05
 #define REPORT_EVERY_S 0.05
@@ -77,8 +79,9 @@ static void fail_candidate(struct eider_candidate *c, eider_status status, const
     c->outcome = EIDER_TUNE_FAILED;
     c->status = status;
     c->transient = is_transient(status);
-    size_t n = strcspn(text, "\n");
-    snprintf(c->reason, sizeof c->reason, "%.*s", (int)(n < 150 ? n : 150), text);
+    snprintf(c->reason, sizeof c->reason, "%.150s", text);
+    for (char *at = c->reason; *at; at++) /* an assembler's log is of several lines */
+        if (*at == '\n') *at = ' ';
 }
 
 /* A candidate that could not run is passed over, unless it took the device with it. */
@@ -330,7 +333,7 @@ static void find_best(struct eider_measure *m, const size_t *which, size_t n)
     }
 }
 
-static void drop_slow(struct eider_measure *m, const size_t *which, size_t n, int32_t rounds)
+static void drop_slow(struct eider_measure *m, const size_t *which, size_t n, int64_t rounds)
 {
     for (size_t s = 0; s < sizeof stops / sizeof stops[0]; s++) {
         if (stops[s].rounds != rounds) continue;
@@ -342,13 +345,23 @@ static void drop_slow(struct eider_measure *m, const size_t *which, size_t n, in
     }
 }
 
-static eider_status race(struct eider_measure *m, const size_t *which, size_t n, int32_t rounds,
+/* By what is known of the fastest, which is nothing before the first round. */
+static int32_t rounds_of(const struct eider_measure *m)
+{
+    const eider_tune_request *r = m->call->request;
+    if (!(r->repeat_ms > 0)) return r->rounds ? r->rounds : DEFAULT_ROUNDS;
+    double rounds = ceil(1e6 * r->repeat_ms / m->best_ns);
+    return (int32_t)(rounds < ROUNDS_MIN ? ROUNDS_MIN : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds);
+}
+
+static eider_status race(struct eider_measure *m, const size_t *which, size_t n, int32_t factor,
                          int may_stop)
 {
     const struct eider_backend *backend = m->call->device->backend;
+    int64_t rounds = factor * (int64_t)rounds_of(m);
     EIDER_TRY(report(m, "time", m->best_config ? m->best_config : m->reference.config, 0,
                      (size_t)rounds * n));
-    for (int32_t round = 0; round < rounds && !atomic_load(&m->over); round++) {
+    for (int64_t round = 0; round < rounds && !atomic_load(&m->over); round++) {
         if (backend->clock(m->call->device, m->scratch.stream, &m->clock_khz) != EIDER_OK)
             m->clock_khz = 0; /* worth knowing, not worth failing for */
         for (size_t k = 0; k < n; k++) {
@@ -364,14 +377,23 @@ static eider_status race(struct eider_measure *m, const size_t *which, size_t n,
         m->best_ns = INFINITY;
         for (size_t i = 0; i < m->space->n; i++) find_best(m, &i, 1);
         if (may_stop) drop_slow(m, which, n, round + 1);
+        rounds = factor * (int64_t)rounds_of(m);
     }
     return EIDER_OK;
 }
 
-static int32_t rounds_of(const struct eider_measure *m)
+/* What the caller wants each to run before its first time. */
+static eider_status warm_up_each(struct eider_measure *m, const size_t *which, size_t n)
 {
-    int32_t rounds = m->call->request->rounds;
-    return rounds ? rounds : DEFAULT_ROUNDS;
+    for (size_t i = 0; i < n && !atomic_load(&m->over); i++) {
+        struct eider_candidate *c = &m->space->at[which[i]];
+        double ns;
+        for (int32_t k = 0; k < m->call->request->warm_up_runs && in_race(c); k++) {
+            eider_status status = visit(m, c, &ns);
+            if (status != EIDER_OK) EIDER_TRY(survive(m, c, status));
+        }
+    }
+    return EIDER_OK;
 }
 
 eider_status eider_measure_batch(struct eider_measure *m, const size_t *which, size_t n)
@@ -381,7 +403,8 @@ eider_status eider_measure_batch(struct eider_measure *m, const size_t *which, s
     EIDER_TRY(check(m, which, n));
     double start = eider_measure_clock_s();
     eider_status status = warm_up(m);
-    if (status == EIDER_OK && !atomic_load(&m->over)) status = race(m, which, n, rounds_of(m), 1);
+    if (status == EIDER_OK) status = warm_up_each(m, which, n);
+    if (status == EIDER_OK && !atomic_load(&m->over)) status = race(m, which, n, 1, 1);
     find_best(m, which, n);
     m->time_s += eider_measure_clock_s() - start;
     return status;
@@ -402,7 +425,7 @@ eider_status eider_measure_finalists(struct eider_measure *m)
         if (at < FINALISTS_MAX) which[at] = i;
     }
     eider_status status = EIDER_OK;
-    if (n > 1 && !atomic_load(&m->over)) status = race(m, which, n, FINAL_FACTOR * rounds_of(m), 0);
+    if (n > 1 && !atomic_load(&m->over)) status = race(m, which, n, FINAL_FACTOR, 0);
     m->time_s += eider_measure_clock_s() - start;
     return status;
 }

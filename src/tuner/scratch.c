@@ -71,7 +71,9 @@ static eider_status make_values(struct eider_scratch *s, size_t i, size_t span, 
     if (bytes > span) bytes = span;
     void *values = eider_mem_alloc(a, bytes + 1);
     if (!values) return EIDER_OOM;
-    eider_element_make(type, values, bytes / eider_dtype_size(type), i + 1);
+    /* All configs of a program come from one template; those of a source may differ where
+     * numbers are large. */
+    eider_element_make(type, values, bytes / eider_dtype_size(type), i + 1, !s->call->graph);
     eider_status status = EIDER_OK;
     for (size_t at = 0; at < span && status == EIDER_OK; at += bytes) {
         size_t part = span - at < bytes ? span - at : bytes;

@@ -1,6 +1,7 @@
 /* space.c -- see space.h. */
 #include "space.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,12 @@ struct builder {
     size_t room;
     size_t n_seen;   /* configs before conditions and checks */
     char first[256]; /* why the first invalid one was */
+};
+
+/* What the caller expects of a candidate. */
+struct promise {
+    double guess;
+    size_t i;
 };
 
 /* ---- The text of a space ------------------------------------------------- */
@@ -240,12 +247,44 @@ static void sort_unique(struct eider_space *s)
     s->n = n;
 }
 
+static int by_promise(const void *a, const void *b)
+{
+    const struct promise *x = a, *y = b;
+    if (x->guess != y->guess) return x->guess < y->guess ? -1 : 1;
+    return x->i < y->i ? -1 : x->i > y->i;
+}
+
+/* Leaves the request's `keep` candidates of which the caller expects most, in their order. */
+static eider_status keep_promising(const struct eider_call *call, struct eider_space *s)
+{
+    const eider_tune_request *r = call->request;
+    size_t keep = (size_t)r->keep, n = 0;
+    if (keep == 0 || keep >= s->n) return EIDER_OK;
+    struct promise *all = eider_mem_alloc(&call->ctx->allocator, s->n * sizeof *all);
+    if (!all) return EIDER_OOM;
+    for (size_t i = 0; i < s->n; i++) {
+        double guess =
+            r->hooks.predict(r->hooks.user, s->at[i].config, call->kernel->args, call->n);
+        all[i] = (struct promise){isnan(guess) ? (double)INFINITY : guess, i};
+    }
+    qsort(all, s->n, sizeof *all, by_promise);
+    for (size_t i = 0; i < s->n; i++) {
+        size_t k = 0;
+        while (k < keep && all[k].i != i) k++;
+        if (k < keep) s->at[n++] = s->at[i];
+    }
+    s->n = n;
+    eider_mem_free(&call->ctx->allocator, all);
+    return EIDER_OK;
+}
+
 static eider_status fill(struct builder *b)
 {
     const eider_tune_request *r = b->call->request;
     int is_default = !r->space && !r->n_configs;
     if (is_default && !b->call->graph) return add(b, &b->call->fixed);
     if (is_default) EIDER_TRY(add_space(b, b->call->plan.target.sm ? SPACE_GPU : SPACE_CPU, 1));
+    if (is_default) EIDER_TRY(add(b, &b->call->fixed)); /* the default rule's, wherever it lies */
     if (r->space) EIDER_TRY(add_space(b, r->space, 0));
     for (size_t i = 0; i < r->n_configs; i++) EIDER_TRY(add_listed(b, r->configs[i]));
     if (b->space->n) return EIDER_OK;
@@ -259,10 +298,11 @@ eider_status eider_space_create(const struct eider_call *call, struct eider_spac
     *out = (struct eider_space){0};
     eider_arena_init(&out->arena, &call->ctx->allocator, ARENA_BYTES_MAX);
     eider_status status = fill(&b);
-    if (status == EIDER_OK)
+    if (status == EIDER_OK) {
         sort_unique(out);
-    else
-        eider_space_release(out);
+        status = keep_promising(call, out);
+    }
+    if (status != EIDER_OK) eider_space_release(out);
     return status;
 }
 

@@ -300,20 +300,22 @@ static eider_status conclude(struct session *s)
 
 static eider_status measure(struct session *s)
 {
+    char message[512];
     EIDER_TRY(eider_measure_open(&s->call, &s->space, s->start_s, &s->measure));
     eider_status status = run_search(s);
     if (status == EIDER_OK) status = conclude(s);
     if (status == EIDER_OK) {
         status = publish(s, s->choice->n_samples > 0);
-    } else { /* timings and verdicts are worth keeping all the same */
-        char message[512];
-        snprintf(message, sizeof message, "%.511s", eider_error());
-        s->choice = NULL;
-        (void)publish(s, 0);
-        eider_fail(status, "%s", message);
+        eider_measure_close(&s->measure);
+        return status;
     }
+    /* Timings and verdicts are worth keeping all the same, and what went wrong is not what may
+     * go wrong in closing. */
+    snprintf(message, sizeof message, "%.511s", eider_error());
+    s->choice = NULL;
+    (void)publish(s, 0);
     eider_measure_close(&s->measure);
-    return status;
+    return eider_fail(status, "%s", message);
 }
 
 static eider_status tune_locked(struct session *s)

@@ -25,6 +25,11 @@ try:
     eider.Kernel(library, device, "out = ", args)
 except eider.EiderError as error:
     print(str(error).split(":")[0])
+tuned = eider.tune(library, device, "out = x * y", args, space="vec=4|8,unroll=1|2", hot=1,
+                   rounds=2, warm_up_ms=-1, no_records=1, condition="vec * unroll < 16")
+assert tuned["n_entries"] == tuned["n_timed"] == len(tuned["timings"]) == 3, tuned
+assert tuned["config"] in tuned["timings"] and len(tuned["key"]) == 32, tuned
+assert tuned["total_s"] >= tuned["time_s"] > 0 and tuned["key_text"].startswith("tuning:"), tuned
 rows = library.activations()
 for name, row in rows.items():
     assert formulas.program(name, row[0]).count("("), name
