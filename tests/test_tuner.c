@@ -510,6 +510,58 @@ static void the_caller_may_cancel(void **state)
     assert_int_equal(s.end, EIDER_TUNE_COMPLETE);
 }
 
+static int n_timer_calls;
+
+static eider_status count_times(void *user, eider_tune_run run, void *arg, double *out_ns)
+{
+    (void)user;
+    n_timer_calls++;
+    *out_ns = 1000;
+    return run(arg);
+}
+
+static int32_t cancel_after_a_round(void *user, const eider_tune_progress *p)
+{
+    (void)p;
+    return n_timer_calls >= *(const int *)user;
+}
+
+/* A config of which only a time or two are known has not been judged. */
+static void what_a_cancelled_tuning_measured_is_kept_and_completed(void **state)
+{
+    (void)state;
+    eider_tune_summary s;
+    eider_tune_entry e;
+    eider_tuning *tuning;
+    int enough = 4;
+    b.request.hooks = (eider_tune_hooks){.user = &enough,
+                                         .before_run = note_config,
+                                         .timer = count_times,
+                                         .progress = cancel_after_a_round};
+    n_timer_calls = 0;
+    workbench_remember(&b);
+    assert_int_equal(workbench_tune(&b, &s), EIDER_CANCELLED);
+    assert_non_null(strstr(eider_error(), "the tuning was cancelled after "));
+    workbench_reopen(&b);
+    b.request.hooks.progress = NULL;
+    must(eider_tune(b.device, &b.request, &tuning));
+    eider_tune_describe(tuning, &s);
+    assert_int_equal(s.end, EIDER_TUNE_COMPLETE);
+    size_t n = 0;
+    for (size_t i = 0; i < s.n_entries; i++) {
+        must(eider_tune_entry_get(tuning, i, &e));
+        assert_true(e.n_samples >= 3);
+        n += e.n_samples;
+    }
+    /* The times of before count as well. */
+    assert_int_equal(n, n_timer_calls);
+    eider_tune_release(tuning);
+    n_timer_calls = 0;
+    must(workbench_tune(&b, &s));
+    assert_int_equal(s.end, EIDER_TUNE_RECORDED);
+    assert_int_equal(n_timer_calls, 0);
+}
+
 static void a_budget_ends_with_the_best_so_far(void **state)
 {
     (void)state;
@@ -606,6 +658,7 @@ int main(void)
         TEST(pinned_never_times_or_compiles),
         TEST(lookup_finds_what_was_tuned_for_the_bucket),
         TEST(the_caller_may_cancel),
+        TEST(what_a_cancelled_tuning_measured_is_kept_and_completed),
         TEST(a_budget_ends_with_the_best_so_far),
         TEST(threads_that_want_the_same_tune_it_once),
         TEST(arguments_that_cannot_be_are_refused),

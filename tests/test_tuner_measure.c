@@ -331,25 +331,29 @@ static void a_model_of_the_callers_leaves_only_what_it_expects_most_of(void **st
 static void the_default_rules_config_is_always_a_candidate(void **state)
 {
     (void)state;
-    eider_kernel *kernel;
-    eider_kernel_info info;
-    eider_tuning *tuning;
-    eider_tune_summary s;
-    int n = 0;
-    must(eider_prepare(b.device, &b.kernel, &kernel));
-    eider_kernel_describe(kernel, &info);
-    b.request.space = NULL;
-    b.request.rounds = 1;
-    must(eider_tune(b.device, &b.request, &tuning));
-    eider_tune_describe(tuning, &s);
-    for (size_t i = 0; i < s.n_entries; i++) {
-        eider_tune_entry e;
-        must(eider_tune_entry_get(tuning, i, &e));
-        n += strcmp(e.config, info.config) == 0;
+    static const int64_t shapes[][2] = {{64, 256}, {1, 12}, {3, 5}};
+    for (size_t k = 0; k < 3; k++) {
+        eider_kernel *kernel;
+        eider_kernel_info info;
+        eider_tuning *tuning;
+        eider_tune_summary s;
+        int n = 0;
+        memcpy(b.shape, shapes[k], sizeof b.shape);
+        must(eider_prepare(b.device, &b.kernel, &kernel));
+        eider_kernel_describe(kernel, &info);
+        b.request.space = NULL;
+        b.request.rounds = 1;
+        must(eider_tune(b.device, &b.request, &tuning));
+        eider_tune_describe(tuning, &s);
+        for (size_t i = 0; i < s.n_entries; i++) {
+            eider_tune_entry e;
+            must(eider_tune_entry_get(tuning, i, &e));
+            n += strcmp(e.config, info.config) == 0;
+        }
+        assert_int_equal(n, 1);
+        eider_tune_release(tuning);
+        eider_kernel_release(kernel);
     }
-    assert_int_equal(n, 1);
-    eider_tune_release(tuning);
-    eider_kernel_release(kernel);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_bench, close_bench)

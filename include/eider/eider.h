@@ -596,7 +596,7 @@ typedef enum eider_search {
     EIDER_SEARCH_AUTO = 0, /* exhaustive up to 128 configs, else directed */
     EIDER_SEARCH_EXHAUSTIVE = 1,
     EIDER_SEARCH_RANDOM = 2,  /* `limit` configs, by `seed` */
-    EIDER_SEARCH_DIRECTED = 3 /* descent along the parameters, `limit` configs at most */
+    EIDER_SEARCH_DIRECTED = 3 /* `limit` configs, by a model of what they gave so far */
 } eider_search;
 
 /* A functional trigger: `name = value` becomes part of the key. */

@@ -396,6 +396,15 @@ static eider_status warm_up_each(struct eider_measure *m, const size_t *which, s
     return EIDER_OK;
 }
 
+int eider_measure_knows(const eider_tune_request *request, const struct eider_candidate *c)
+{
+    int32_t rounds = request->repeat_ms > 0 ? ROUNDS_MIN
+                     : request->rounds      ? request->rounds
+                                            : DEFAULT_ROUNDS;
+    if (c->outcome == EIDER_TUNE_TIMED) return c->n_samples >= (size_t)rounds;
+    return c->outcome != EIDER_TUNE_UNTRIED;
+}
+
 eider_status eider_measure_batch(struct eider_measure *m, const size_t *which, size_t n)
 {
     if (n == 0) return EIDER_OK;

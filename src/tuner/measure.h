@@ -41,6 +41,10 @@ void eider_measure_close(struct eider_measure *m);
  * EIDER_CANCELLED, with EIDER_OOM, and when the device no longer works. */
 eider_status eider_measure_batch(struct eider_measure *m, const size_t *which, size_t n);
 
+/* Whether no more times of a candidate are wanted.  A few that a tuning left which ended early
+ * do not judge it. */
+int eider_measure_knows(const eider_tune_request *request, const struct eider_candidate *c);
+
 /* More rounds for those in front. */
 eider_status eider_measure_finalists(struct eider_measure *m);
 

@@ -109,11 +109,10 @@ static const struct eider_record *find_done(const struct session *s, size_t from
     return best;
 }
 
-/* Whether every candidate has been tried. */
-static int is_complete(const struct eider_space *space)
+static int is_complete(const struct session *s)
 {
-    for (size_t i = 0; i < space->n; i++)
-        if (space->at[i].outcome == EIDER_TUNE_UNTRIED) return 0;
+    for (size_t i = 0; i < s->space.n; i++)
+        if (!eider_measure_knows(s->call.request, &s->space.at[i])) return 0;
     return 1;
 }
 
@@ -134,8 +133,7 @@ static eider_status settle(struct session *s)
         find_done(s, from, to, epoch, s->call.request->pinned && is_open(s));
     if (done)
         s->choice = eider_space_find(&s->space, done->config);
-    else if (s->call.request->pinned ||
-             (s->search == EIDER_SEARCH_EXHAUSTIVE && is_complete(&s->space)))
+    else if (s->call.request->pinned || (s->search == EIDER_SEARCH_EXHAUSTIVE && is_complete(s)))
         s->choice = eider_choose(&s->space, s->tie);
     s->end = EIDER_TUNE_RECORDED;
     return EIDER_OK;
@@ -170,7 +168,8 @@ static eider_status costs(void *user, const size_t *which, size_t n, double *out
     size_t *missing = eider_mem_alloc(&s->call.ctx->allocator, n * sizeof *missing), n_missing = 0;
     if (!missing) return EIDER_OOM;
     for (size_t i = 0; i < n; i++)
-        if (s->space.at[which[i]].outcome == EIDER_TUNE_UNTRIED) missing[n_missing++] = which[i];
+        if (!eider_measure_knows(s->call.request, &s->space.at[which[i]]))
+            missing[n_missing++] = which[i];
     eider_status status = eider_measure_batch(&s->measure, missing, n_missing);
     for (size_t i = 0; i < n && status == EIDER_OK; i++) {
         const struct eider_candidate *c = &s->space.at[which[i]];
