@@ -25,6 +25,7 @@
 #include "support_runtime.h"
 
 #define PROGRAM "out = silu(gate) * up"
+#define ROWS "out = gate / sum(gate) * up"
 
 static eider_context *ctx;
 static _Alignas(64) char memory[256];
@@ -133,6 +134,11 @@ static void every_ingredient_changes_the_key(void **state)
         {.what = "repeated rows", .strides = {0, 1}},
         {.what = "repeated columns", .strides = {1, 0}},
         {.what = "wide offsets", .shape = {1 << 20, 1 << 12}},
+        {.what = "rows", .program = ROWS},
+        {.what = "longer rows", .program = ROWS, .shape = {64, 65}},
+        {.what = "another reduction", .program = "out = gate / mean(gate) * up"},
+        {.what = "rows, another type", .program = ROWS, .types = {EIDER_BF16}},
+        {.what = "rows at odd places", .program = ROWS, .strides = {65, 1}},
     };
     enum { N = sizeof wishes / sizeof wishes[0] };
     static struct identity ids[N];
@@ -146,34 +152,37 @@ static void every_ingredient_changes_the_key(void **state)
     }
 }
 
-/* Every value of every parameter that the template uses and takes for this layout. */
-static void every_parameter_changes_the_key(void **state)
+/* 0 where the template does not take the config for 64 rows of 64. */
+static int try_config(const char *text, const char *config, struct identity *out)
 {
-    (void)state;
+    struct eider_plan plan;
+    int64_t shape[] = {64, 64};
+    eider_program *program;
+    eider_tensor args[3];
+    for (int k = 0; k < 3; k++) args[k] = tensor_of(memory, EIDER_F32, 2, shape);
+    must(eider_program_parse(ctx, text, &program));
+    eider_request request = {
+        .program = program, .args = args, .n_args = 3, .config = config, .target = "sm_90"};
+    int takes = eider_prepare_plan(ctx, NULL, &request, &plan) == EIDER_OK;
+    if (takes) *out = identify_for(NULL, &request);
+    eider_program_release(program);
+    return takes;
+}
+
+/* Every value of every parameter that the program's template uses and takes for this layout,
+ * beside `others`; there are at least `least`. */
+static void change_every_parameter(const char *program, const char *others, int least)
+{
     static struct identity ids[256];
-    static char configs[256][64];
+    static char configs[256][96];
     const char *name, *values, *doc;
     int n = 0;
     for (size_t i = 0; eider_config_row(i, &name, &values, &doc); i++) {
         for (const char *at = values; *at;) {
             size_t length = strcspn(at, "|");
-            struct eider_plan plan;
-            snprintf(configs[n], sizeof configs[n], "vec=2,unroll=1,block=64,%s=%.*s", name,
-                     (int)length, at);
+            snprintf(configs[n], sizeof configs[n], "%s,%s=%.*s", others, name, (int)length, at);
             at += length + (at[length] == '|');
-            int64_t shape = 64;
-            eider_program *program;
-            eider_tensor args[3];
-            for (int k = 0; k < 3; k++) args[k] = tensor_of(memory, EIDER_F32, 1, &shape);
-            must(eider_program_parse(ctx, PROGRAM, &program));
-            eider_request request = {.program = program,
-                                     .args = args,
-                                     .n_args = 3,
-                                     .config = configs[n],
-                                     .target = "sm_90"};
-            if (eider_prepare_plan(ctx, NULL, &request, &plan) == EIDER_OK)
-                ids[n++] = identify_for(NULL, &request);
-            eider_program_release(program);
+            if (try_config(program, configs[n], &ids[n])) n++;
             assert_true(n < 256);
         }
     }
@@ -188,8 +197,15 @@ static void every_parameter_changes_the_key(void **state)
             n_same += is_one;
         }
     }
-    assert_true(n > 25);
+    if (n < least) fail_msg("%s: %d configs", program, n);
     assert_true(n_same < n * 4);
+}
+
+static void every_parameter_changes_the_key(void **state)
+{
+    (void)state;
+    change_every_parameter(PROGRAM, "vec=2,unroll=1,block=64", 26);
+    change_every_parameter(ROWS, "vec=2,unroll=1,block=64", 26);
 }
 
 static void what_does_not_matter_does_not_change_the_key(void **state)
@@ -213,6 +229,12 @@ static void what_does_not_matter_does_not_change_the_key(void **state)
     struct identity a = identify(&(struct wish){.config = "vec=2,block=256"});
     struct identity b = identify(&(struct wish){.config = "block=256,vec=2"});
     check_same(&a, &b, "the order of parameters", 1);
+    a = identify(&(struct wish){.program = ROWS, .shape = {64, 96}});
+    b = identify(&(struct wish){.program = ROWS, .shape = {7, 96}});
+    check_same(&a, &b, "the number of rows", 1);
+    a = identify(&(struct wish){.program = ROWS});
+    b = identify(&(struct wish){.program = ROWS, .strides = {68, 1}});
+    check_same(&a, &b, "rows further apart", 1);
 }
 
 static void assemblers_and_their_versions_are_ingredients(void **state)
