@@ -171,6 +171,7 @@ void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
         v[i] = p_select(b->e, c->valid, v[i], neutral(b, t));
         if (finds) at[i] = p_select(b->e, c->valid, at[i], no_place(b));
     }
+    eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
     for (int step = 1; step < n; step *= 2)
         for (int i = 0; i + step < n; i += 2 * step)
             combine(b, t, &v[i], &at[i], v[i + step], at[i + step]);
@@ -182,6 +183,7 @@ void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
     } else {
         combine(b, t, &t->value, &t->place, v[0], at[0]);
     }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 
 /* Adds what was lost; an infinite sum has lost NaN. */
@@ -302,11 +304,13 @@ static void leave_values(struct eider_row_build *b, const struct eider_row_total
     LLVMBuildCondBr(ir, first, leave, after);
     LLVMPositionBuilderAtEnd(ir, leave);
     for (int i = 0; i < n; i++) {
+        eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
         put(b, slot(b, at, warp), totals[i].value);
         if (totals[i].place)
             put(b, slot(b, at + slots_bytes(b, EIDER_OP_sum), warp), totals[i].place);
         at += slots_bytes(b, op_of(b, &totals[i]));
     }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
     LLVMBuildBr(ir, after);
     LLVMPositionBuilderAtEnd(ir, after);
 }
@@ -324,6 +328,7 @@ static void fold_warps(struct eider_row_build *b, struct eider_row_total *totals
     for (int i = 0; i < n; i++) {
         struct eider_row_total *t = &totals[i];
         LLVMTypeRef type = LLVMTypeOf(t->value);
+        eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
         t->value = get(b, slot(b, b->shared_used, warp), type);
         if (t->place)
             t->place = get(b, slot(b, b->shared_used + slots_bytes(b, EIDER_OP_sum), warp), b->i32);
@@ -347,17 +352,21 @@ void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *tota
     LLVMValueRef thread = b->machine->thread_index(b->e);
     for (int i = 0; i < n; i++) {
         if (!totals[i].value) eider_row_total_loop(b, &totals[i]);
+        eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
         add_lost(b, &totals[i]);
     }
     b->e->width = 1;
     for (int i = 0; i < n; i++) {
+        eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
         fold_pack(b, &totals[i]);
         fold_threads(b, &totals[i], b->c.row < WARP ? b->c.row : WARP);
     }
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
     if (b->c.row > WARP) {
         leave_values(b, totals, n, thread);
         b->machine->barrier(b->e);
         fold_warps(b, totals, n, thread);
     }
     for (int i = 0; i < n; i++) finish(b, &totals[i]);
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }

@@ -160,6 +160,27 @@ static char *line_of(struct eider_sass *s, const char *text, size_t size, uint32
     return eider_sass_text(s, "%.*s", (int)n, text + at);
 }
 
+/* What LLVM moved has ".loc 1 0 0" in the PTX, which the assembler takes for the line before:
+ * such instructions have no line.  Whether they are of the loop over single elements is that
+ * line's word nevertheless, since what is moved goes along with what is there. */
+static void drop_moved(struct eider_sass *s, const char *ptx)
+{
+    int32_t unknown = (int32_t)s->n_terms - 1;
+    uint32_t number = 0;
+    int is_moved = 0;
+    for (const char *at = ptx; at; at = strchr(at, '\n'), at += at != NULL) {
+        const char *first = at + strspn(at, " \t");
+        unsigned line;
+        number++;
+        if (sscanf(first, ".loc %*u %u", &line) == 1) is_moved = line == 0;
+        for (size_t i = 0; is_moved && i < s->n_code; i++) {
+            if (s->code[i].ptx_line != number) continue;
+            s->code[i].term = unknown;
+            s->code[i].line = 0;
+        }
+    }
+}
+
 /* One term for each line that instructions come from, in the order of the lines. */
 static eider_status attribute_lines(struct eider_sass *s, const char *text, size_t size, int is_ptx)
 {
@@ -206,8 +227,10 @@ static eider_status attribute(struct eider_sass *s, const struct eider_sass_job 
     eider_sass_lines_read(&twin, EIDER_LINES_PTX, lines, s->n_code);
     for (size_t i = 0; i < s->n_code; i++) s->code[i].ptx_line = lines[i];
     if (has_lines(s, 0)) {
-        size_t size = job->text ? strlen(job->text) : 0;
-        return job->names ? attribute_names(s, job->names) : attribute_lines(s, job->text, size, 0);
+        if (!job->names) return attribute_lines(s, job->text, job->text ? strlen(job->text) : 0, 0);
+        EIDER_TRY(attribute_names(s, job->names));
+        if (job->ptx) drop_moved(s, job->ptx);
+        return EIDER_OK;
     }
     if (!has_lines(s, 1)) return EIDER_OK;
     const char *ptx = job->ptx ? job->ptx : twin.ptx;
