@@ -267,6 +267,7 @@ static void a_candidate_that_overflows_where_the_reference_does_not_is_rejected(
     eider_tune_release(tuning);
     /* Made-up values show it as well. */
     args[0].data = NULL;
+    request->force = 1;
     must(eider_tune(b.device, request, &tuning));
     assert_int_equal(entry_of("by=0x").outcome, EIDER_TUNE_WRONG);
     eider_tune_release(tuning);
