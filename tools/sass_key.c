@@ -14,7 +14,7 @@
 
 #define KEY_DIGITS 32
 #define RANK_1_EXTENT ((int64_t)1 << 20)
-#define WIDE_EXTENT ((int64_t)1 << 34) /* byte offsets that need 64 bits */
+#define WIDE_EXTENT ((int64_t)1 << 34)
 #define INNER_EXTENT 4096
 #define OUTER_EXTENT 16
 #define PLACE_BITS 44 /* operands are that far apart */
@@ -59,16 +59,19 @@ static char *field(const char *manifest, const char *name)
 /* ---- Tensors of a layout ----------------------------------------------- */
 
 struct tensors {
+    int is_wide;    /* byte offsets need 64 bits */
+    int64_t length; /* of rows; 0 where there are none */
     size_t n;
     eider_tensor *at;
     int64_t (*shapes)[EIDER_RANK_MAX], (*strides)[EIDER_RANK_MAX];
 };
 
-static void set_extents(int64_t *shape, int rank, int is_wide)
+static void set_extents(const struct tensors *t, int64_t *shape, int rank)
 {
     for (int d = 0; d < rank; d++) shape[d] = d == rank - 1 ? INNER_EXTENT : OUTER_EXTENT;
     if (rank == 1) shape[0] = RANK_1_EXTENT;
-    if (is_wide) shape[0] = WIDE_EXTENT;
+    if (t->is_wide) shape[0] = WIDE_EXTENT;
+    if (t->length) shape[rank - 1] = t->length;
 }
 
 /* Strides of classes such as "2,1": 0 repeats, 1 is contiguous, and those of 2 leave gaps, so
@@ -85,23 +88,25 @@ static int set_strides(const char *classes, const int64_t *shape, int rank, int6
     return 1;
 }
 
-/* "gate:bf16[2,1]@16", or "scale:f32" of a scalar. */
-static int set_tensor(struct tensors *t, size_t i, const char *word, int is_wide)
+/* "gate:bf16[2,1]@16", "mean:f32[2,1]r" of one value per row, or "scale:f32" of a scalar. */
+static int set_tensor(struct tensors *t, size_t i, const char *word)
 {
     char type[16];
-    const char *colon = strchr(word, ':'), *classes = strchr(word, '['), *align = strchr(word, '@');
-    if (!colon) return 0;
+    const char *colon = strchr(word, ':'), *classes = strchr(word, '['), *end = strchr(word, ']');
     snprintf(type, sizeof type, "%.*s", (int)strcspn(colon + 1, "["), colon + 1);
     if (eider_dtype_parse(type, &t->at[i].type) != EIDER_OK) return 0;
-    if (!classes || !align) return 1;
-    int rank = (int)strcspn(classes + 1, "]") / 2 + 1;
+    if (!classes || !end) return 1;
+    int rank = (int)(end - classes) / 2;
     if (rank > EIDER_RANK_MAX) return 0;
-    set_extents(t->shapes[i], rank, is_wide);
+    set_extents(t, t->shapes[i], rank);
+    if (end[1] == 'r') t->shapes[i][rank - 1] = 1;
     t->at[i].rank = rank;
     t->at[i].shape = t->shapes[i];
     t->at[i].strides = t->strides[i];
-    uintptr_t place = (uintptr_t)(i + 1) << PLACE_BITS | ((uintptr_t)atoi(align + 1) & 15);
-    t->at[i].data = (void *)place; /* never read: only its alignment counts */
+    if (end[1] == '@') { /* never read: only its alignment counts */
+        uintptr_t place = (uintptr_t)(i + 1) << PLACE_BITS | ((uintptr_t)atoi(end + 2) & 15);
+        t->at[i].data = (void *)place;
+    }
     return set_strides(classes + 1, t->shapes[i], rank, t->strides[i]);
 }
 
@@ -115,14 +120,18 @@ static void release_tensors(struct tensors *t)
 /* Of "gate:bf16[1]@16 out:bf16[1]@16 index=32"; 0 where that is not understood. */
 static int make_tensors(char *layout, size_t n, struct tensors *out)
 {
-    int is_wide = strstr(layout, "index=64") != NULL;
+    const char *length = strstr(layout, "length=");
     size_t i = 0;
-    *out = (struct tensors){n, calloc(n + 1, sizeof *out->at), calloc(n + 1, sizeof *out->shapes),
-                            calloc(n + 1, sizeof *out->strides)};
+    *out = (struct tensors){.is_wide = strstr(layout, "index=64") != NULL,
+                            .length = length ? atoll(length + strlen("length=")) : 0,
+                            .n = n,
+                            .at = calloc(n + 1, sizeof *out->at),
+                            .shapes = calloc(n + 1, sizeof *out->shapes),
+                            .strides = calloc(n + 1, sizeof *out->strides)};
     if (!out->at || !out->shapes || !out->strides) return 0;
     for (char *word; (word = strsep(&layout, " "));) {
         if (!strchr(word, ':')) continue;
-        if (i == n || !set_tensor(out, i++, word, is_wide)) return 0;
+        if (i == n || !set_tensor(out, i++, word)) return 0;
     }
     return i == n;
 }

@@ -87,10 +87,12 @@ assert a["summary"]["hash"] == b["summary"]["hash"]
 assert a["summary"]["elements"] == b["summary"]["elements"]
 assert a["terms"] == b["terms"] and b["summary"]["attribution"] == "terms"'
 eider sass --diff "$key" '+math=fast' | grep -q '^- MUFU.TANH'
-rows='scalar s; out = x * y + s'
-sass "$rows" --in 'x=f16[8,1000]' --in 'y=f16[1000]' --scalar s=2 --json >rows.json
-key=$(python3 -c 'import json; print(json.load(open("rows.json"))["summary"]["key"])')
-eider sass "$key" --json | grep -q '"attribution": "terms"'
+for broadcast in 'scalar s; out = x * y + s' 'scalar s; out = x * y * rsqrt(mean(x * x) + s)'; do
+    eider sass "$broadcast" --target sm_90 --in 'x=f16[8,1000]' --in 'y=f16[1000]' \
+        --scalar s=2 --json >program.json
+    key=$(python3 -c 'import json; print(json.load(open("program.json"))["summary"]["key"])')
+    eider sass "$key" --json | grep -q '"attribution": "terms"'
+done
 
 # What goes wrong is one message and an exit code.
 fails() {
