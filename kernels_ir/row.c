@@ -27,7 +27,7 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
     };
 }
 
-/* Sums down the columns would need all rows to be done. */
+/* Sums down the columns are done by a template of their own. */
 static int row_takes(const struct eider_graph *program)
 {
     for (eider_node id = 1; id < program->n_cells; id++)
@@ -115,8 +115,8 @@ static eider_status find_gathers(const struct eider_graph *program, struct eider
     return EIDER_OK;
 }
 
-static eider_status row_layout(const struct eider_graph *program, const eider_tensor *args,
-                               int any_layout, struct eider_layout *out)
+eider_status eider_row_layout(const struct eider_graph *program, const eider_tensor *args,
+                              int any_layout, struct eider_layout *out)
 {
     struct eider_map_space s;
     int apart, rank_max = 2;
@@ -141,8 +141,8 @@ static eider_status row_layout(const struct eider_graph *program, const eider_te
     return EIDER_OK;
 }
 
-static void row_describe(const struct eider_graph *program, const struct eider_layout *layout,
-                         struct eider_text *out)
+void eider_row_describe(const struct eider_graph *program, const struct eider_layout *layout,
+                        struct eider_text *out)
 {
     static const char extents[] = {
         [EIDER_FULL] = 'f', [EIDER_PER_ROW] = 'r', [EIDER_PER_COLUMN] = 'c'};
@@ -161,14 +161,11 @@ static void row_describe(const struct eider_graph *program, const struct eider_l
 
 /* ---- Checks -------------------------------------------------------------- */
 
-static eider_status row_check(const struct eider_layout *layout, struct eider_target target,
-                              const struct eider_config *config)
+eider_status eider_row_check(const struct eider_layout *layout, struct eider_target target,
+                             const struct eider_config *config)
 {
     struct eider_row_config c = eider_row_config_of(config);
     struct eider_row_slots slots;
-    for (int p = 0; p < EIDER_PARAM_COUNT; p++)
-        if (eider_template_row.uses >> p & 1 && config->choice[p] < 0)
-            return eider_fail(EIDER_CONFIG, "a parameter is not set");
     if (c.vec > layout->vec_max)
         return eider_fail(EIDER_CONFIG, "vec=%d: rows allow vectors of at most %d elements", c.vec,
                           (int)layout->vec_max);
@@ -189,6 +186,15 @@ static eider_status row_check(const struct eider_layout *layout, struct eider_ta
     return EIDER_OK;
 }
 
+static eider_status row_check(const struct eider_layout *layout, struct eider_target target,
+                              const struct eider_config *config)
+{
+    for (int p = 0; p < EIDER_PARAM_COUNT; p++)
+        if (eider_template_row.uses >> p & 1 && config->choice[p] < 0)
+            return eider_fail(EIDER_CONFIG, "a parameter is not set");
+    return eider_row_check(layout, target, config);
+}
+
 static uint32_t row_fibers(const struct eider_layout *layout, const struct eider_config *config)
 {
     struct eider_row_config c = eider_row_config_of(config);
@@ -198,8 +204,8 @@ static uint32_t row_fibers(const struct eider_layout *layout, const struct eider
 
 /* ---- Bytes --------------------------------------------------------------- */
 
-static eider_status row_bytes(const struct eider_layout *layout, const eider_tensor *args,
-                              uint64_t *out)
+eider_status eider_row_bytes(const struct eider_layout *layout, const eider_tensor *args,
+                             uint64_t *out)
 {
     struct eider_map_space s;
     uint64_t total = 0;
@@ -231,13 +237,13 @@ const struct eider_template eider_template_row = {
     .uses =
         USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) | USES(keep),
     .takes = row_takes,
-    .layout = row_layout,
+    .layout = eider_row_layout,
     .defaults = eider_row_defaults,
     .check = row_check,
     .fibers = row_fibers,
     .build = eider_row_build,
     .bind = eider_row_bind,
     .pass = row_pass,
-    .bytes = row_bytes,
-    .describe = row_describe,
+    .bytes = eider_row_bytes,
+    .describe = eider_row_describe,
 };

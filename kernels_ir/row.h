@@ -128,6 +128,7 @@ struct eider_row_build {
     LLVMTypeRef i1, i8, i32, i64;
     int width, n_packs;      /* of a pack of elements; of a vector */
     LLVMValueRef thread;     /* i32, in the row */
+    LLVMValueRef first;      /* i32, its first place in the row */
     LLVMValueRef row_number; /* i64 */
     LLVMValueRef row_exists; /* i1; NULL: always */
     LLVMValueRef cols;       /* i32 */
@@ -177,6 +178,11 @@ void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t);
 /* Adds the values of `n` contexts. */
 void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
                          struct eider_row_context *const *contexts, int n);
+/* Adds what rounding has lost. */
+void eider_row_total_close(struct eider_row_build *b, struct eider_row_total *t);
+/* What two values make, where no places are sought. */
+LLVMValueRef eider_row_total_two(struct eider_row_build *b, const struct eider_row_total *t,
+                                 LLVMValueRef v, LLVMValueRef w);
 /* Combines all threads of the row; afterwards b->one has the nodes' values. */
 void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *totals, int n);
 /* Bytes of shared memory that all reductions of the program need. */
@@ -191,8 +197,42 @@ void eider_row_compute(struct eider_row_build *b, struct eider_row_context *c, c
 /* `scalar` in every element of a pack of `width`. */
 LLVMValueRef eider_row_spread(struct eider_row_build *b, LLVMValueRef scalar, int width);
 
+/* ---- The parts of a kernel, also for the template `column` ------------------ */
+
+/* Sets everything that follows from e, machine, program, layout and c.  To be closed, also after a
+ * failure; lowering.e is set already. */
+eider_status eider_row_open(struct eider_row_build *b);
+void eider_row_close(struct eider_row_build *b);
+void eider_row_declare(struct eider_row_build *b, struct eider_kernel_param *params);
+/* Which ways of loading there are, and what decides between them. */
+void eider_row_read_flags(struct eider_row_build *b);
+/* Sets where row number `row`, an i64, begins in each operand, and b->first in it. */
+void eider_row_locate(struct eider_row_build *b, LLVMValueRef row);
+struct eider_row_context eider_row_context(struct eider_row_build *b, int width);
+struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n);
+/* The places of `n` vectors of this thread, the first `from` elements after b->first, which is
+ * an element of the row's first `from_at_most` + vectors or, if that is negative, anywhere. */
+void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                     LLVMValueRef from, int64_t from_at_most);
+/* Forgets what was computed for the elements. */
+void eider_row_forget(struct eider_row_build *b, struct eider_row_vector *vectors, int n);
+/* The inputs that differ within the row, of the nodes that are set. */
+uint64_t eider_row_inputs(const struct eider_row_build *b, const uint8_t *nodes);
+/* Computes what is the same for the whole row and known once `level` stages are done. */
+void eider_row_compute_row(struct eider_row_build *b, uint32_t level);
+
 /* ---- Members of the template --------------------------------------------- */
 
+eider_status eider_row_check(const struct eider_layout *layout, struct eider_target target,
+                             const struct eider_config *config);
+eider_status eider_row_layout(const struct eider_graph *program, const eider_tensor *args,
+                              int any_layout, struct eider_layout *out);
+void eider_row_describe(const struct eider_graph *program, const struct eider_layout *layout,
+                        struct eider_text *out);
+eider_status eider_row_bytes(const struct eider_layout *layout, const eider_tensor *args,
+                             uint64_t *out);
+eider_status eider_column_bind(const struct eider_layout *layout, const struct eider_config *config,
+                               const eider_tensor *args, struct eider_bound *out);
 eider_status eider_row_bind(const struct eider_layout *layout, const struct eider_config *config,
                             const eider_tensor *args, struct eider_bound *out);
 void eider_row_build(struct eider_emit *e, const struct eider_lowered *program,

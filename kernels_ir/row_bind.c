@@ -107,13 +107,16 @@ static int has_outputs(const struct eider_layout *layout, int64_t cols)
 
 static eider_status put_geometry(const struct eider_layout *layout,
                                  const struct eider_row_config *c, const struct eider_map_space *s,
-                                 const struct eider_row_slots *slots, int apart,
+                                 const struct eider_row_slots *slots, int apart, int by_column,
                                  struct eider_bound *out)
 {
-    int64_t per_block = c->block / c->row, blocks = (s->count - 1) / per_block + 1;
+    int64_t cols = s->extent[s->rank - 1];
+    int64_t per_block = by_column ? (int64_t)c->row * c->vec : c->block / c->row;
+    int64_t blocks = ((by_column ? cols : s->count) - 1) / per_block + 1;
     if (blocks > GRID_MAX)
-        return eider_fail(EIDER_TOO_LARGE, "%lld rows need %lld blocks, at most %d are possible",
-                          (long long)s->count, (long long)blocks, GRID_MAX);
+        return eider_fail(EIDER_TOO_LARGE,
+                          "%lld rows of %lld elements need %lld blocks, at most %d are possible",
+                          (long long)s->count, (long long)cols, (long long)blocks, GRID_MAX);
     out->grid = (uint64_t)blocks;
     put(out, slots->rows, (uint64_t)s->count);
     put(out, slots->cols, (uint64_t)s->extent[s->rank - 1]);
@@ -121,8 +124,8 @@ static eider_status put_geometry(const struct eider_layout *layout,
     return EIDER_OK;
 }
 
-eider_status eider_row_bind(const struct eider_layout *layout, const struct eider_config *config,
-                            const eider_tensor *args, struct eider_bound *out)
+static eider_status bind(const struct eider_layout *layout, const struct eider_config *config,
+                         const eider_tensor *args, int by_column, struct eider_bound *out)
 {
     struct eider_row_config c = eider_row_config_of(config);
     struct eider_map_space s;
@@ -135,20 +138,21 @@ eider_status eider_row_bind(const struct eider_layout *layout, const struct eide
     out->n_params = slots.n;
     out->block = (uint32_t)c.block;
     out->grid = 0;
-    if (s.count == 0 || !has_outputs(layout, cols)) return EIDER_OK;
+    /* Sums of no rows are 0, and there to be written. */
+    if ((s.count == 0 && !by_column) || !has_outputs(layout, cols)) return EIDER_OK;
     if (layout->length && layout->length != cols)
         return eider_fail(EIDER_NOT_PREPARED,
                           "rows of %lld elements; the kernel was prepared for %lld",
                           (long long)cols, (long long)layout->length);
     EIDER_TRY(match(layout, &s, from));
-    if (cols) EIDER_TRY(eider_row_overlap_check(&s, layout->operands, n, NULL, &apart));
+    if (cols && s.count) EIDER_TRY(eider_row_overlap_check(&s, layout->operands, n, NULL, &apart));
     if (layout->gathers && !apart)
         return eider_fail(EIDER_OVERLAP,
                           "an output is an input of which the program picks elements "
                           "anywhere in the row");
     for (uint32_t i = 0; i < n; i++)
-        EIDER_TRY(put_operand(&layout->operands[i], i, &args[i], cols == 0, out));
-    EIDER_TRY(put_geometry(layout, &c, &s, &slots, apart, out));
+        EIDER_TRY(put_operand(&layout->operands[i], i, &args[i], cols == 0 || s.count == 0, out));
+    EIDER_TRY(put_geometry(layout, &c, &s, &slots, apart, by_column, out));
     for (int d = 1; d < layout->rank - 1; d++)
         put(out, slots.extent[d], from[d] < 0 ? 1 : (uint64_t)s.extent[from[d]]);
     for (uint32_t i = 0; i < n; i++)
@@ -156,4 +160,16 @@ eider_status eider_row_bind(const struct eider_layout *layout, const struct eide
             if (slots.stride[i][d] != EIDER_MAP_NO_SLOT)
                 put(out, slots.stride[i][d], from[d] < 0 ? 0 : (uint64_t)s.stride[i][from[d]]);
     return EIDER_OK;
+}
+
+eider_status eider_row_bind(const struct eider_layout *layout, const struct eider_config *config,
+                            const eider_tensor *args, struct eider_bound *out)
+{
+    return bind(layout, config, args, 0, out);
+}
+
+eider_status eider_column_bind(const struct eider_layout *layout, const struct eider_config *config,
+                               const eider_tensor *args, struct eider_bound *out)
+{
+    return bind(layout, config, args, 1, out);
 }

@@ -80,7 +80,7 @@ LLVMValueRef eider_row_value(struct eider_row_build *b, struct eider_row_context
 
 static void lower_in(struct eider_row_build *b, struct eider_row_context *c, eider_node id);
 
-static struct eider_row_context new_context(struct eider_row_build *b, int width)
+struct eider_row_context eider_row_context(struct eider_row_build *b, int width)
 {
     struct eider_row_context c = {.width = width};
     c.values = eider_row_alloc(b, graph_of(b)->n_cells, sizeof *c.values);
@@ -109,7 +109,7 @@ static LLVMValueRef outside(struct eider_row_build *b, LLVMTypeRef type)
 }
 
 /* The inputs that differ within the row, of the nodes that are set. */
-static uint64_t inputs_of(const struct eider_row_build *b, const uint8_t *nodes)
+uint64_t eider_row_inputs(const struct eider_row_build *b, const uint8_t *nodes)
 {
     uint64_t which = 0;
     for (uint32_t i = 0; i < b->layout->n_operands; i++) {
@@ -137,14 +137,14 @@ static uint64_t shared_inputs(const struct eider_row_build *b)
 static LLVMValueRef value_there(struct eider_row_build *b, LLVMValueRef cols, int width,
                                 eider_node node)
 {
-    struct eider_row_context there = new_context(b, width);
+    struct eider_row_context there = eider_row_context(b, width);
     uint8_t *need = eider_row_alloc(b, graph_of(b)->n_cells, 1);
     if (b->e->status != EIDER_OK) return NULL;
     there.col = cols;
     need[node] = 1;
     eider_row_plan_need(graph_of(b), &b->plan, need);
     b->e->width = width;
-    eider_row_load_at(b, &there, inputs_of(b, need));
+    eider_row_load_at(b, &there, eider_row_inputs(b, need));
     eider_row_compute(b, &there, need);
     return eider_row_value(b, &there, node, (enum eider_vtype)b->program->types[node]);
 }
@@ -201,7 +201,7 @@ static void lower_in(struct eider_row_build *b, struct eider_row_context *c, eid
 }
 
 /* What is the same for the whole row and known once `level` stages are done. */
-static void lower_row(struct eider_row_build *b, uint32_t level)
+void eider_row_compute_row(struct eider_row_build *b, uint32_t level)
 {
     const struct eider_graph *g = graph_of(b);
     for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
@@ -240,26 +240,25 @@ static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, 
     }
 }
 
-static struct eider_row_vector *new_vectors(struct eider_row_build *b, int n)
+struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n)
 {
     struct eider_row_vector *vectors = eider_row_alloc(b, (size_t)n, sizeof *vectors);
     for (int v = 0; v < n && b->e->status == EIDER_OK; v++) {
         vectors[v].packs = eider_row_alloc(b, (size_t)b->n_packs, sizeof *vectors[v].packs);
         for (int p = 0; p < b->n_packs && b->e->status == EIDER_OK; p++)
-            vectors[v].packs[p] = new_context(b, b->width);
+            vectors[v].packs[p] = eider_row_context(b, b->width);
     }
     return vectors;
 }
 
 /* The places of `n` vectors of this thread, the first `from` elements into the row. */
-static void place_vectors(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
-                          LLVMValueRef from, int64_t from_at_most)
+void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                     LLVMValueRef from, int64_t from_at_most)
 {
     int64_t step = (int64_t)b->c.row * b->c.vec;
     LLVMBuilderRef ir = b->e->builder;
-    LLVMValueRef mine = LLVMBuildMul(ir, b->thread, eider_row_number(b->i32, b->c.vec), "");
     LLVMValueRef wide = LLVMBuildZExt(ir, from, b->i64, "");
-    mine = LLVMBuildAdd(ir, mine, from, "");
+    LLVMValueRef mine = LLVMBuildAdd(ir, b->first, from, "");
     for (int v = 0; v < n; v++) {
         LLVMValueRef first = LLVMBuildAdd(ir, mine, eider_row_number(b->i32, v * step), "");
         vectors[v].at = LLVMBuildAdd(ir, wide, eider_row_number(b->i64, v * step), "");
@@ -268,7 +267,7 @@ static void place_vectors(struct eider_row_build *b, struct eider_row_vector *ve
     }
 }
 
-static void forget(struct eider_row_build *b, struct eider_row_vector *vectors, int n)
+void eider_row_forget(struct eider_row_build *b, struct eider_row_vector *vectors, int n)
 {
     for (int v = 0; v < n; v++)
         for (int p = 0; p < b->n_packs; p++)
@@ -346,9 +345,9 @@ static void loop_rest(struct eider_row_build *b, struct pass *pass,
     LLVMPositionBuilderAtEnd(ir, loop);
     LLVMValueRef at = LLVMBuildPhi(ir, b->i32, "");
     for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
-    forget(b, vectors, b->c.unroll);
-    place_vectors(b, vectors, b->c.unroll, at, -1);
-    eider_row_load(b, vectors, b->c.unroll, inputs_of(b, pass->need));
+    eider_row_forget(b, vectors, b->c.unroll);
+    eider_row_place(b, vectors, b->c.unroll, at, -1);
+    eider_row_load(b, vectors, b->c.unroll, eider_row_inputs(b, pass->need));
     do_step(b, pass, vectors, b->c.unroll);
     if (b->e->status != EIDER_OK) return;
     LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
@@ -375,7 +374,7 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
 {
     int64_t from = (int64_t)b->c.keep * b->c.row * b->c.vec;
     int has_rest = !b->layout->length || from < b->layout->length;
-    uint64_t missing = inputs_of(b, pass->need) & ~b->loaded;
+    uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
     if (b->c.keep) {
         eider_row_load(b, kept, b->c.keep, missing);
         b->loaded |= missing;
@@ -437,20 +436,20 @@ static void store_outputs(struct eider_row_build *b, struct eider_row_vector *ke
 
 static void build_stages(struct eider_row_build *b)
 {
-    struct eider_row_vector *kept = new_vectors(b, b->c.keep);
-    struct eider_row_vector *rest = new_vectors(b, b->c.unroll);
+    struct eider_row_vector *kept = eider_row_vectors(b, b->c.keep);
+    struct eider_row_vector *rest = eider_row_vectors(b, b->c.unroll);
     if (b->e->status != EIDER_OK) return;
     eider_row_load_row(b);
     if (b->c.keep) {
-        place_vectors(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
-        b->loaded = inputs_of(b, b->plan.live) & ~shared_inputs(b);
+        eider_row_place(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
+        b->loaded = eider_row_inputs(b, b->plan.live) & ~shared_inputs(b);
         eider_row_load(b, kept, b->c.keep, b->loaded);
     }
     for (uint32_t stage = 0; stage < b->plan.n_stages && b->e->status == EIDER_OK; stage++) {
-        lower_row(b, stage);
+        eider_row_compute_row(b, stage);
         do_stage(b, stage, kept, rest);
     }
-    lower_row(b, b->plan.n_stages);
+    eider_row_compute_row(b, b->plan.n_stages);
     store_outputs(b, kept, rest);
 }
 
@@ -461,7 +460,7 @@ static LLVMValueRef param(struct eider_row_build *b, unsigned slot)
     return b->machine->param(b->e, slot);
 }
 
-static void declare_params(struct eider_row_build *b, struct eider_kernel_param *params)
+void eider_row_declare(struct eider_row_build *b, struct eider_kernel_param *params)
 {
     const struct eider_layout *l = b->layout;
     LLVMTypeRef ptr = LLVMPointerTypeInContext(b->e->context, 0);
@@ -487,7 +486,7 @@ static LLVMValueRef flags_have(struct eider_row_build *b, unsigned needed)
 }
 
 /* Which ways of loading there are, and what decides between them. */
-static void read_flags(struct eider_row_build *b)
+void eider_row_read_flags(struct eider_row_build *b)
 {
     unsigned needed = 0;
     int64_t length = b->layout->length;
@@ -500,15 +499,42 @@ static void read_flags(struct eider_row_build *b)
     if (b->vectors && needed) b->vectors_ok = flags_have(b, needed);
 }
 
-/* The row of this thread, and where it begins in each operand. */
+void eider_row_locate(struct eider_row_build *b, LLVMValueRef row)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef at[EIDER_RANK_MAX];
+    int last = b->layout->rank - 1;
+    b->row_number = row;
+    for (int d = last - 1; d > 0; d--) {
+        LLVMValueRef extent = param(b, b->slots.extent[d]);
+        at[d] = LLVMBuildURem(ir, row, extent, "");
+        row = LLVMBuildUDiv(ir, row, extent, "");
+    }
+    at[0] = row;
+    LLVMValueRef first = LLVMBuildZExt(ir, b->first, b->i64, "");
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        int64_t size = (int64_t)eider_dtype_size(b->layout->operands[i].type);
+        if (b->layout->operands[i].kind == EIDER_SCALAR) continue;
+        b->base[i] = param(b, i);
+        for (int d = 0; d < last; d++) {
+            if (b->slots.stride[i][d] == EIDER_MAP_NO_SLOT) continue;
+            LLVMValueRef bytes = LLVMBuildMul(ir, at[d], param(b, b->slots.stride[i][d]), "");
+            b->base[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &bytes, 1, "");
+        }
+        LLVMValueRef offset = LLVMBuildMul(ir, first, eider_row_number(b->i64, size), "");
+        b->mine[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &offset, 1, "");
+    }
+}
+
+/* The row of this thread. */
 static void locate_row(struct eider_row_build *b)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int per_block = b->c.block / b->c.row, last = b->layout->rank - 1;
+    int per_block = b->c.block / b->c.row;
     LLVMValueRef thread = b->machine->thread_index(b->e);
     LLVMValueRef row = b->machine->block_index(b->e), rows = param(b, b->slots.rows);
-    LLVMValueRef at[EIDER_RANK_MAX];
     b->thread = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, b->c.row - 1), "");
+    b->first = LLVMBuildMul(ir, b->thread, eider_row_number(b->i32, b->c.vec), "");
     if (per_block > 1) {
         LLVMValueRef in_block = LLVMBuildUDiv(ir, thread, eider_row_number(b->i32, b->c.row), "");
         row = LLVMBuildMul(ir, row, eider_row_number(b->i64, per_block), "");
@@ -517,26 +543,7 @@ static void locate_row(struct eider_row_build *b)
         LLVMValueRef end = LLVMBuildSub(ir, rows, eider_row_number(b->i64, 1), "");
         row = LLVMBuildSelect(ir, b->row_exists, row, end, "");
     }
-    b->row_number = row;
-    for (int d = last - 1; d > 0; d--) {
-        LLVMValueRef extent = param(b, b->slots.extent[d]);
-        at[d] = LLVMBuildURem(ir, row, extent, "");
-        row = LLVMBuildUDiv(ir, row, extent, "");
-    }
-    at[0] = row;
-    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-        if (b->layout->operands[i].kind == EIDER_SCALAR) continue;
-        b->base[i] = param(b, i);
-        for (int d = 0; d < last; d++) {
-            if (b->slots.stride[i][d] == EIDER_MAP_NO_SLOT) continue;
-            LLVMValueRef bytes = LLVMBuildMul(ir, at[d], param(b, b->slots.stride[i][d]), "");
-            b->base[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &bytes, 1, "");
-        }
-        int64_t apart = b->c.vec * (int64_t)eider_dtype_size(b->layout->operands[i].type);
-        LLVMValueRef offset = LLVMBuildMul(ir, LLVMBuildZExt(ir, b->thread, b->i64, ""),
-                                           eider_row_number(b->i64, apart), "");
-        b->mine[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &offset, 1, "");
-    }
+    eider_row_locate(b, row);
 }
 
 static void build_kernel(struct eider_row_build *b, const char *name)
@@ -544,15 +551,15 @@ static void build_kernel(struct eider_row_build *b, const char *name)
     struct eider_kernel_param *params = eider_row_alloc(b, b->slots.n, sizeof *params);
     uint32_t shared = eider_row_shared_bytes(b);
     if (b->e->status != EIDER_OK) return;
-    declare_params(b, params);
+    eider_row_declare(b, params);
     b->machine->kernel_begin(b->e, name, params, b->slots.n, (uint32_t)b->c.block);
     if (b->e->status == EIDER_OK) {
         if (shared) b->shared = eider_emit_shared(b->e, shared);
         b->cols = b->layout->length ? eider_row_number(b->i32, b->layout->length)
                                     : param(b, b->slots.cols);
         locate_row(b);
-        read_flags(b);
-        b->one = new_context(b, 1);
+        eider_row_read_flags(b);
+        b->one = eider_row_context(b, 1);
         if (b->e->status == EIDER_OK) build_stages(b);
     }
     b->machine->kernel_end(b->e);
@@ -571,6 +578,26 @@ static void set_types(struct eider_row_build *b)
     b->n_packs = b->c.vec / b->width;
 }
 
+eider_status eider_row_open(struct eider_row_build *b)
+{
+    uint8_t in_row[EIDER_OPERANDS_MAX];
+    eider_arena_init(&b->arena, b->e->allocator, SIZE_MAX);
+    set_types(b);
+    eider_row_slots_of(b->layout, &b->slots);
+    for (uint32_t i = 0; i < b->layout->n_operands; i++)
+        in_row[i] = b->layout->operands[i].kind == EIDER_INPUT &&
+                    b->layout->operands[i].stride_class[b->layout->rank - 1] != 0;
+    EIDER_TRY(eider_row_plan_create(graph_of(b), in_row, &b->plan));
+    return eider_lowering_begin(&b->lowering, b->e, b->program);
+}
+
+void eider_row_close(struct eider_row_build *b)
+{
+    eider_lowering_end(&b->lowering);
+    eider_row_plan_release(b->e->allocator, &b->plan);
+    eider_arena_release(&b->arena);
+}
+
 void eider_row_build(struct eider_emit *e, const struct eider_lowered *program,
                      const struct eider_layout *layout, const struct eider_config *config,
                      const char *name)
@@ -579,20 +606,9 @@ void eider_row_build(struct eider_emit *e, const struct eider_lowered *program,
                                 .machine = e->machine,
                                 .program = program,
                                 .layout = layout,
-                                .c = eider_row_config_of(config)};
-    uint8_t in_row[EIDER_OPERANDS_MAX];
-    eider_arena_init(&b.arena, e->allocator, SIZE_MAX);
-    set_types(&b);
-    eider_row_slots_of(layout, &b.slots);
-    for (uint32_t i = 0; i < layout->n_operands; i++)
-        in_row[i] = layout->operands[i].kind == EIDER_INPUT &&
-                    layout->operands[i].stride_class[layout->rank - 1] != 0;
-    e->status = eider_row_plan_create(program->graph, in_row, &b.plan);
-    if (e->status == EIDER_OK) e->status = eider_lowering_begin(&b.lowering, e, program);
-    if (e->status == EIDER_OK) {
-        build_kernel(&b, name);
-        eider_lowering_end(&b.lowering);
-    }
-    eider_row_plan_release(e->allocator, &b.plan);
-    eider_arena_release(&b.arena);
+                                .c = eider_row_config_of(config),
+                                .lowering = {.e = e}};
+    e->status = eider_row_open(&b);
+    if (e->status == EIDER_OK) build_kernel(&b, name);
+    eider_row_close(&b);
 }

@@ -277,9 +277,10 @@ static int saturates(const struct eider_row_build *b, uint32_t i)
     return cell->op != EIDER_OP_cast_nan || cell->payload != (uint64_t)operand_at(b, i)->type;
 }
 
+/* An output that has an element for every place in the row. */
 static int is_full_output(const struct eider_row_build *b, uint32_t i)
 {
-    return operand_at(b, i)->kind == EIDER_OUTPUT && operand_at(b, i)->extent == EIDER_FULL;
+    return differs_in_row(b, i, EIDER_OUTPUT);
 }
 
 /* Streaming stores of some machines need an alignment that is not asked for here. */

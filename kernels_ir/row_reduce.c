@@ -47,6 +47,7 @@ static LLVMValueRef neutral(struct eider_row_build *b, const struct eider_row_to
     enum eider_op op = op_of(b, t);
     switch (op) {
     case EIDER_OP_sum:
+    case EIDER_OP_colsum:
     case EIDER_OP_any:
         return LLVMConstNull(type);
     case EIDER_OP_prod:
@@ -90,14 +91,15 @@ static LLVMValueRef comes_before(struct eider_row_build *b, const struct eider_r
     return LLVMBuildOr(ir, better, LLVMBuildAnd(ir, equal, first, ""), "");
 }
 
-static LLVMValueRef two(struct eider_row_build *b, const struct eider_row_total *t, LLVMValueRef v,
-                        LLVMValueRef w)
+LLVMValueRef eider_row_total_two(struct eider_row_build *b, const struct eider_row_total *t,
+                                 LLVMValueRef v, LLVMValueRef w)
 {
     LLVMBuilderRef ir = b->e->builder;
     enum eider_op op = op_of(b, t);
     int floats = is_float(t->type);
     switch (op) {
     case EIDER_OP_sum:
+    case EIDER_OP_colsum:
         return floats ? p_add(b->e, v, w) : LLVMBuildAdd(ir, v, w, "");
     case EIDER_OP_prod:
         return floats ? p_mul(b->e, v, w) : LLVMBuildMul(ir, v, w, "");
@@ -117,7 +119,7 @@ static void combine(struct eider_row_build *b, const struct eider_row_total *t, 
                     LLVMValueRef *at, LLVMValueRef w, LLVMValueRef other)
 {
     if (!finds_place(op_of(b, t))) {
-        *v = two(b, t, *v, w);
+        *v = eider_row_total_two(b, t, *v, w);
         return;
     }
     LLVMValueRef keeps = comes_before(b, t, *v, *at, w, other);
@@ -153,8 +155,8 @@ void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t)
     int finds = finds_place(op_of(b, t));
     if (!t->value) t->value = neutral(b, t);
     if (finds && !t->place) t->place = no_place(b);
-    if (op_of(b, t) == EIDER_OP_sum && is_float(t->type))
-        t->lost = LLVMConstNull(LLVMTypeOf(t->value));
+    int sums = op_of(b, t) == EIDER_OP_sum || op_of(b, t) == EIDER_OP_colsum;
+    if (sums && is_float(t->type)) t->lost = LLVMConstNull(LLVMTypeOf(t->value));
 }
 
 void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
@@ -187,7 +189,7 @@ void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
 }
 
 /* Adds what was lost; an infinite sum has lost NaN. */
-static void add_lost(struct eider_row_build *b, struct eider_row_total *t)
+void eider_row_total_close(struct eider_row_build *b, struct eider_row_total *t)
 {
     if (!t->lost) return;
     LLVMValueRef is_none = p_compare(b->e, LLVMRealUNO, t->lost, t->lost);
@@ -353,7 +355,7 @@ void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *tota
     for (int i = 0; i < n; i++) {
         if (!totals[i].value) eider_row_total_loop(b, &totals[i]);
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
-        add_lost(b, &totals[i]);
+        eider_row_total_close(b, &totals[i]);
     }
     b->e->width = 1;
     for (int i = 0; i < n; i++) {

@@ -221,6 +221,12 @@ static double tiny_after_large(size_t i, int64_t row, int64_t col)
     return col ? 0x1p-26 : 1;
 }
 
+static double tiny_down(size_t i, int64_t row, int64_t col)
+{
+    (void)i, (void)col;
+    return row ? 0x1p-26 : 1;
+}
+
 /* A plain sum in f32 would stay at 1. */
 static void long_sums_keep_what_rounding_loses(void **state)
 {
@@ -233,6 +239,40 @@ static void long_sums_keep_what_rounding_loses(void **state)
                                     .cols = 200001,
                                     .fill = tiny_after_large},
                   1.2e-7, 1);
+}
+
+/* ---- Sums down the rows --------------------------------------------------------------- */
+
+static void sums_down_the_rows(void **state)
+{
+    static const char text[] =
+        "in x, s: row, w: column\n"
+        "a = colsum(x * s); b = cast(colsum(x + w * row()), f16); c = colsum(w)";
+    static const char *const configs[] = {
+        NULL, "block=64,row=8,vec=1,unroll=2", "block=32,row=32,vec=1,unroll=1",
+        "block=256,row=2,vec=1,unroll=4", "block=1,row=1,vec=1,unroll=8"};
+    static const int64_t rows[] = {0, 1, 2, 33, 130}, cols[] = {1, 3, 17, 64, 300};
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (size_t k = 0; k < COUNT(configs); k++)
+            row_check((struct row_call){.text = text,
+                                        .config = configs[(i + k) % COUNT(configs)],
+                                        .rows = rows[i],
+                                        .cols = cols[k],
+                                        .misalign = k & 1,
+                                        .fill = row_wave},
+                      1e-3, 1);
+    for (int k = 0; k < 2; k++)
+        row_check((struct row_call){.text = "in x, s: row; a = colsum(x * s)",
+                                    .config = k ? "block=64,row=16,vec=4,unroll=2" : NULL,
+                                    .rows = 1000,
+                                    .cols = 64,
+                                    .gap = 5,
+                                    .fill = row_wave},
+                  2e-7, 16);
+    row_check(
+        (struct row_call){.text = "s = colsum(x)", .rows = 100001, .cols = 2, .fill = tiny_down},
+        1.2e-7, 1);
 }
 
 /* ---- Independence and aliasing -------------------------------------------------------- */
@@ -291,7 +331,11 @@ static void refusals_say_why(void **state)
         {"in x, w: row; y = sum(x) * w", NULL, "it has one value per row", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w", "row=64,block=32", "row=64", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w", "vec=16", "vectors of at most 8", {2, 2}, {8, 8}},
-        {"in x, w; y = colsum(x + w)", NULL, "colsum is not supported yet", {2, 2}, {8, 8}},
+        {"in x, w; y = colsum(x - max(w))",
+         NULL,
+         "a colsum needs a program of its own",
+         {2, 2},
+         {8, 8}},
     };
     static float data[64];
     (void)state;
@@ -383,6 +427,7 @@ int main(void)
         cmocka_unit_test(special_values_in_every_lane),
         cmocka_unit_test(a_mean_far_from_zero_costs_no_digits),
         cmocka_unit_test(long_sums_keep_what_rounding_loses),
+        cmocka_unit_test(sums_down_the_rows),
         cmocka_unit_test(a_row_does_not_depend_on_others),
         cmocka_unit_test(an_output_may_be_an_input),
         cmocka_unit_test(refusals_say_why),

@@ -376,6 +376,13 @@ static const struct check {
     {"rmsnorm", "x", "rmsnorm_backward", NULL, "rstd=out_rstd", {{"dx", "out_dx", norm_slope}}, 1},
     {"rmsnorm",
      "x",
+     "rmsnorm_dweight",
+     NULL,
+     "rstd=out_rstd",
+     {{"dweight", "out_dweight", down}},
+     1},
+    {"rmsnorm",
+     "x",
      "rmsnorm",
      "x weight",
      "",
@@ -449,7 +456,7 @@ static int check_all(int kernels, const char *config)
 static void the_reference_has_the_golden_values(void **state)
 {
     (void)state;
-    assert_int_equal(check_all(0, NULL), 7 * 14 + 8 * 3);
+    assert_int_equal(check_all(0, NULL), 7 * 15 + 8 * 3);
 }
 
 static void kernels_have_the_golden_values(void **state)

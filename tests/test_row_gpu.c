@@ -92,6 +92,22 @@ static void every_type_and_alignment(void **state)
                   tolerances[t], 1);
 }
 
+static void sums_down_the_rows(void **state)
+{
+    static const int64_t rows[] = {0, 1, 100, 4097, 20000}, cols[] = {1, 100, 1024, 4096, 5000};
+    static const char *const configs[] = {NULL, "block=256,row=8,unroll=2", "block=32,row=32"};
+    (void)state;
+    if (!gpu) skip();
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check((struct row_call){.text = "in x, s: row; a = colsum(x * s); b = colsum(x)",
+                                .config = configs[i % COUNT(configs)],
+                                .type = i % 2 ? EIDER_F32 : EIDER_BF16,
+                                .rows = rows[i],
+                                .cols = cols[(i * 2 + 1) % COUNT(cols)],
+                                .fill = row_wave},
+              i % 2 ? 4e-7 : 1e-2, 64);
+}
+
 static double only_one(size_t i, int64_t row, int64_t col)
 {
     (void)i;
@@ -203,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length),
         cmocka_unit_test(every_type_and_alignment),
+        cmocka_unit_test(sums_down_the_rows),
         cmocka_unit_test(special_values_in_every_lane),
         cmocka_unit_test(every_program),
         cmocka_unit_test(losses_of_real_vocabularies),

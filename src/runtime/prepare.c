@@ -143,7 +143,8 @@ static eider_status plan_program(struct eider_plan *plan)
     plan->shape = eider_template_for(plan->graph);
     if (!plan->shape)
         return eider_fail(EIDER_UNSUPPORTED,
-                          "no template takes this program: colsum is not supported yet");
+                          "no template takes this program: a colsum needs a program of its own, "
+                          "with nothing but colsums and no reduction along rows");
     EIDER_TRY(
         plan->shape->layout(plan->graph, request->args, request->any_layout != 0, &plan->layout));
     plan->config = eider_config_unset();
