@@ -95,6 +95,9 @@ static void short_forms_are_used_where_their_range_is_known(void **state)
         {"out = log1p(sigmoid(x))", EIDER_OP_m_log1p, 1, 0},
         {"out = log1p(exp(x))", EIDER_OP_m_log1p, 0, 0},
         {"out = log1p(tanh(x))", EIDER_OP_m_log1p, 0, 0},
+        {"out = sum(exp(x - max(x)))", EIDER_OP_m_ex2, 1, 1},
+        {"out = sum(exp(x - min(x)))", EIDER_OP_m_ex2, 0, 1},
+        {"e = exp(x - max(x)); out = e / sum(e)", EIDER_OP_m_ex2, 0, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int fast = count(cases[i].text, EIDER_MATH_FAST, cases[i].op);

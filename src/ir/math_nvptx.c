@@ -177,10 +177,10 @@ LLVMValueRef eider_math_nvptx(struct eider_emit *e, enum eider_op op, enum eider
     /* pow needs a logarithm of more than f32's precision. */
     if (e->math == EIDER_MATH_EXACT || op == EIDER_OP_pow) return widened(e, op, args);
     int is_approx = e->math == EIDER_MATH_APPROX;
-    if (op == EIDER_OP_exp2) op = EIDER_OP_m_ex2;
     if (op == EIDER_OP_m_log1p) return log1p_f32_of(e, args[0]);
-    /* In approx, powers too small for a normal number are 0. */
-    int flushed = e->ftz || (is_approx && op == EIDER_OP_m_ex2);
+    /* In approx, and where mathmode.c says so, powers too small for a normal number are 0. */
+    int flushed = e->ftz || op == EIDER_OP_m_ex2 || (is_approx && op == EIDER_OP_exp2);
+    if (op == EIDER_OP_exp2) op = EIDER_OP_m_ex2;
     if (instructions[op].n_args) return instruction(e, op, flushed, args);
     if (is_approx && op == EIDER_OP_expm1) return approx_expm1(e, args[0]);
     if (is_approx && op == EIDER_OP_log1p) return approx_log1p(e, args[0]);

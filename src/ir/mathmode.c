@@ -2,6 +2,7 @@
  *
  * fast: division by a literal becomes multiplication, and where the range of values is known
  *     (range.h), rcp(a) is one instruction (m_rcp) and log1p(a) a short polynomial (m_log1p).
+ *     sum(exp(a - max(a)))   with exp as in approx
  * approx, besides:
  *     tanh(a)              t(a), one instruction (m_tanh)
  *     sigmoid(a)           1/2 + 1/2 t(a/2)
@@ -464,17 +465,39 @@ static eider_node fast_log1p(struct rewrite *w, eider_node n)
     return eider_graph_unary(w->to, EIDER_OP_m_log1p, mapped(w, arg(w, n, 0)));
 }
 
+/* The largest value of a's row, or 0 where that is infinite: what logsumexp takes off. */
+static int is_largest_of(const struct rewrite *w, eider_node n, eider_node a)
+{
+    double zero;
+    if (is(w, n, EIDER_OP_select) && is_literal(w, arg(w, n, 1), &zero) && zero == 0)
+        n = arg(w, n, 2);
+    return (is(w, n, EIDER_OP_amax) || is(w, n, EIDER_OP_rmax)) && arg(w, n, 0) == a;
+}
+
+/* sum(exp(a - max(a))): the largest term is 1, and what a term loses in relative accuracy by
+ * a short power it has lost in size before. */
+static eider_node fast_sum(struct rewrite *w, eider_node n)
+{
+    eider_node power = arg(w, n, 0);
+    if (!is(w, power, EIDER_OP_exp) || w->uses[power] > 1) return 0;
+    eider_node fall = arg(w, power, 0);
+    if (!is(w, fall, EIDER_OP_sub) || !is_largest_of(w, arg(w, fall, 1), arg(w, fall, 0))) return 0;
+    eider_node scaled = mul(w, mapped(w, fall), number(w, LOG2E));
+    power = eider_graph_unary(w->to, EIDER_OP_m_ex2, scaled);
+    return eider_graph_unary(w->to, EIDER_OP_sum, power);
+}
+
 struct rule {
     eider_node (*fast)(struct rewrite *w, eider_node n);
     eider_node (*approx)(struct rewrite *w, eider_node n);
 };
 
 static const struct rule rules[EIDER_OP_COUNT] = {
-    [EIDER_OP_div] = {any_div, approx_div},  [EIDER_OP_mul] = {NULL, approx_mul},
-    [EIDER_OP_rcp] = {fast_rcp, approx_rcp}, [EIDER_OP_log1p] = {fast_log1p, NULL},
-    [EIDER_OP_tanh] = {NULL, approx_tanh},   [EIDER_OP_sigmoid] = {NULL, approx_sigmoid},
-    [EIDER_OP_exp] = {NULL, approx_exp},     [EIDER_OP_normcdf] = {NULL, approx_normcdf},
-    [EIDER_OP_erf] = {NULL, approx_erf},
+    [EIDER_OP_div] = {any_div, approx_div},      [EIDER_OP_mul] = {NULL, approx_mul},
+    [EIDER_OP_rcp] = {fast_rcp, approx_rcp},     [EIDER_OP_log1p] = {fast_log1p, NULL},
+    [EIDER_OP_sum] = {fast_sum, NULL},           [EIDER_OP_tanh] = {NULL, approx_tanh},
+    [EIDER_OP_sigmoid] = {NULL, approx_sigmoid}, [EIDER_OP_exp] = {NULL, approx_exp},
+    [EIDER_OP_normcdf] = {NULL, approx_normcdf}, [EIDER_OP_erf] = {NULL, approx_erf},
 };
 
 static eider_node rewritten(struct rewrite *w, eider_node n)
@@ -546,8 +569,8 @@ static eider_status rewrite_all(struct rewrite *w)
     struct eider_graph *to = w->to;
     memcpy(to->operands, w->from->operands, sizeof to->operands);
     to->n_operands = w->from->n_operands;
+    count_uses(w);
     if (w->math == EIDER_MATH_APPROX) {
-        count_uses(w);
         list_sigmoids(w);
         unify(w);
     }
