@@ -13,6 +13,10 @@
 #define VEC_MAX 64
 #define PARAM_BYTES_MAX 4096 /* of kernel parameters, up to PTX 8.0 */
 #define WARP 32
+#define KEPT_MAX 256 /* elements: a thread has that many registers */
+
+_Static_assert(KEPT_MAX <= EIDER_ROW_PACKS_MAX && 8 * VEC_MAX <= EIDER_ROW_PACKS_MAX,
+               "a pack has an element at least");
 
 struct eider_row_config eider_row_config_of(const struct eider_config *config)
 {
@@ -169,6 +173,9 @@ eider_status eider_row_check(const struct eider_layout *layout, struct eider_tar
     if (c.vec > layout->vec_max)
         return eider_fail(EIDER_CONFIG, "vec=%d: rows allow vectors of at most %d elements", c.vec,
                           (int)layout->vec_max);
+    if (c.keep * c.vec > KEPT_MAX)
+        return eider_fail(EIDER_CONFIG, "keep=%d, vec=%d: a thread keeps at most %d elements",
+                          c.keep, c.vec, KEPT_MAX);
     if (c.row > c.block || c.block % c.row)
         return eider_fail(EIDER_CONFIG, "row=%d: threads of a row are a part of a block of %d",
                           c.row, c.block);

@@ -58,6 +58,7 @@ static int is_literal(const struct eider_cell *cell)
 /* Sees to it that the context has the value of a node that is known. */
 static void bring(struct eider_row_build *b, struct eider_row_context *c, eider_node node)
 {
+    if (b->e->status != EIDER_OK) return;
     if (c->values[node] || is_literal(&graph_of(b)->cells[node])) return;
     LLVMValueRef one = b->one.values[node];
     if (!one) {

@@ -379,6 +379,59 @@ static void a_kernel_is_for_its_length(void **state)
     eider_program_release(program);
 }
 
+/* ---- Memory --------------------------------------------------------------------------- */
+
+static eider_status compile_with(struct counting_allocator *memory, const char *text,
+                                 const char *config)
+{
+    static float data[3][64];
+    static int64_t full[2] = {2, 16}, column[2] = {1, 16};
+    eider_context_options options = {.allocator = counting_allocator(memory), .cpu_threads = 1};
+    eider_tensor args[3];
+    eider_context *context = NULL;
+    eider_device *device = NULL;
+    eider_program *program = NULL;
+    eider_kernel *kernel = NULL;
+    memory->n_calls = 0;
+    eider_status status = eider_context_create(&options, &context);
+    if (status == EIDER_OK) status = eider_device_open(context, "cpu", &device);
+    if (status == EIDER_OK) status = eider_program_parse(context, text, &program);
+    for (size_t i = 0; i < 3 && status == EIDER_OK; i++) {
+        int is_column = eider_program_extent(program, i) == EIDER_PER_COLUMN;
+        args[i] = tensor_of(data[i], EIDER_F32, 2, is_column ? column : full);
+    }
+    eider_request request = {.program = program, .args = args, .n_args = 3, .config = config};
+    if (status == EIDER_OK) status = eider_prepare(device, &request, &kernel);
+    if (status == EIDER_OK) status = eider_launch(kernel, NULL, args, 3);
+    eider_kernel_release(kernel);
+    eider_program_release(program);
+    eider_device_release(device);
+    eider_context_destroy(context);
+    return status;
+}
+
+static void a_failed_allocation_is_survived(void **state)
+{
+    static const char *const cases[][2] = {
+        {"in x, w: column; y = x / sum(exp(x)) * pick(x, argmax(x)) * w", NULL},
+        {"in x, w: column; y = x * rsqrt(mean(x * x)) * w", "block=64,row=64,vec=1,keep=1"},
+        {"in x, y; w = colsum(x * y)", "block=32,row=8,vec=1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct counting_allocator memory = {0};
+        assert_int_equal(compile_with(&memory, cases[i][0], cases[i][1]), EIDER_OK);
+        long total = memory.n_calls;
+        for (long at = 1; at <= total; at += 1 + at / 12) {
+            memory.fail_at = at;
+            eider_status status = compile_with(&memory, cases[i][0], cases[i][1]);
+            if (status != EIDER_OOM && status != EIDER_OK)
+                fail_msg("%s: allocation %ld: %s", cases[i][0], at, eider_error());
+            if (memory.n_alive) fail_msg("%s: allocation %ld: lost blocks", cases[i][0], at);
+        }
+    }
+}
+
 /* ---- The GPU's code ------------------------------------------------------------------- */
 
 static void kernels_assemble_for_gpus(void **state)
@@ -432,6 +485,7 @@ int main(void)
         cmocka_unit_test(an_output_may_be_an_input),
         cmocka_unit_test(refusals_say_why),
         cmocka_unit_test(a_kernel_is_for_its_length),
+        cmocka_unit_test(a_failed_allocation_is_survived),
         cmocka_unit_test(kernels_assemble_for_gpus),
     };
     return cmocka_run_group_tests_name("row", tests, row_set_up, row_tear_down);

@@ -170,6 +170,8 @@ static int check_program(struct check *c, const char *text, eider_dtype type)
     struct cli_sweep sweep = {0};
     struct cli_measure *measures = NULL;
     int code = cli_session_program(c->s, text);
+    if (!code && eider_program_over_rows(c->s->program))
+        code = cli_fail(CLI_USAGE, "a program over rows: check compares single elements");
     if (!code) code = cli_sweep_create(c->s, type, &sweep);
     size_t n = sweep.n_outputs * (size_t)c->n_maths;
     if (!code && !(measures = calloc(n ? n : 1, sizeof *measures))) {

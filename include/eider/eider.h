@@ -234,6 +234,9 @@ EIDER_API size_t eider_program_operands(const eider_program *program);
 EIDER_API EIDER_CHECKED eider_status eider_program_operand(const eider_program *program, size_t i,
                                                            eider_operand *out);
 
+/* Whether it looks beyond single elements: reductions, pick, places, inputs per row or column. */
+EIDER_API int32_t eider_program_over_rows(const eider_program *program);
+
 /* What operand `i` has one value for: as an input is declared, as an output follows from the
  * text.  EIDER_FULL for scalars and where there is no operand `i`. */
 EIDER_API eider_extent eider_program_extent(const eider_program *program, size_t i);

@@ -161,6 +161,11 @@ eider_status eider_program_eval_rows(const eider_program *program, int64_t n_row
 
 /* ---- Extents and shapes ----------------------------------------------------- */
 
+int32_t eider_program_over_rows(const eider_program *program)
+{
+    return program && eider_extent_over_rows(program->expanded);
+}
+
 eider_extent eider_program_extent(const eider_program *program, size_t i)
 {
     return program && i < program->graph->n_operands ? program->extents[i] : EIDER_FULL;
