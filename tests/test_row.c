@@ -300,13 +300,20 @@ static void a_row_does_not_depend_on_others(void **state)
     }
 }
 
+/* What is picked is read by all threads of the row, which one of them then overwrites. */
 static void an_output_may_be_an_input(void **state)
 {
-    static const char text[] = "in x, t: i32 row; y = exp(x - logsumexp(x)) - pick(x, t)";
+    static const char *const texts[] = {
+        "in x, t: i32 row; y = exp(x - logsumexp(x)) - pick(x, t)",
+        "in x, t: i32 row; y = x - 2 * pick(x, 3)",
+    };
     (void)state;
-    for (size_t s = 0; s < COUNT(schedules); s++) {
-        struct row_call c = {
-            .text = text, .config = schedules[s], .rows = 3, .cols = 150, .fill = row_wave};
+    for (size_t s = 0; s < 2 * COUNT(schedules); s++) {
+        struct row_call c = {.text = texts[s % 2],
+                             .config = schedules[s / 2],
+                             .rows = 3,
+                             .cols = 150,
+                             .fill = row_wave};
         row_make(&c);
         void *own = c.args[2].data;
         c.args[2].data = c.args[0].data;
