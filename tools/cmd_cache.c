@@ -427,7 +427,7 @@ static int run_export(struct cli_session *s, const char *path)
     if (!path) return cli_fail(CLI_USAGE, "eider cache export FILE [KEY]");
     const char *key = s->options->words.n > 2 ? s->options->words.at[2] : NULL;
     eider_status status = eider_cache_export(s->ctx, key, path, &n);
-    return status == EIDER_OK ? say_files(s, "exported", n) : cli_fail_library(status);
+    return status == EIDER_OK ? say_files(s, "exported", n) : cli_fail_file(status);
 }
 
 static int run_import(struct cli_session *s, const char *path)
@@ -435,7 +435,7 @@ static int run_import(struct cli_session *s, const char *path)
     uint64_t n = 0;
     if (!path) return cli_fail(CLI_USAGE, "eider cache import FILE");
     eider_status status = eider_cache_import(s->ctx, path, &n);
-    return status == EIDER_OK ? say_files(s, "imported", n) : cli_fail_library(status);
+    return status == EIDER_OK ? say_files(s, "imported", n) : cli_fail_file(status);
 }
 
 /* ---- The command ---------------------------------------------------------------------- */

@@ -338,16 +338,16 @@ static int work(struct run *r, struct cli_session *s)
     eider_status status = EIDER_OK;
     if (cli_options_has(options, CLI_MERGE)) {
         status = eider_tune_merge(s->ctx, options->words.at[0], options->words.at[1], to);
-        return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
+        return status == EIDER_OK ? CLI_OK : cli_fail_file(status);
     }
     if (from) status = eider_tune_import(s->ctx, records, from);
-    if (status != EIDER_OK) return cli_fail_library(status);
+    if (status != EIDER_OK) return cli_fail_file(status);
     int code = join(options, CLI_SPACE, &r->space);
     if (!code) code = join(options, CLI_TRIGGER, &r->triggers);
     if (!code && options->words.n) code = tune_all(r, s);
     if (code || !to) return code;
     status = eider_tune_export(s->ctx, records, NULL, to);
-    return status == EIDER_OK ? CLI_OK : cli_fail_library(status);
+    return status == EIDER_OK ? CLI_OK : cli_fail_file(status);
 }
 
 static int run(const struct cli_options *options)

@@ -47,6 +47,12 @@ int cli_fail_library(eider_status status)
     return cli_fail(CLI_LIBRARY, "%s", detail[0] ? detail : eider_status_text(status));
 }
 
+int cli_fail_file(eider_status status)
+{
+    int code = cli_fail_library(status);
+    return status == EIDER_IO ? CLI_IO : code;
+}
+
 int cli_fail_memory(size_t bytes)
 {
     return cli_fail(CLI_LIBRARY, "out of memory: %zu bytes were needed", bytes);

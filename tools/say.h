@@ -15,6 +15,8 @@ int cli_fail(int code, const char *format, ...) __attribute__((format(printf, 2,
 
 /* Reports a failed call of the library, with its detail.  Returns CLI_LIBRARY. */
 int cli_fail_library(eider_status status);
+/* The same for a call about a file of the command line.  Returns CLI_IO where it is to blame. */
+int cli_fail_file(eider_status status);
 
 /* Reports that `bytes` of memory could not be had.  Returns CLI_LIBRARY. */
 int cli_fail_memory(size_t bytes);

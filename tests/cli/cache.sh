@@ -53,7 +53,7 @@ EIDER_CACHE_DIR= EIDER_CACHE_PATH=$PWD/all.eider eider cache stats "$p" --target
 grep -q '^disk_hits *1$' out.txt && grep -q "^layer *$PWD/all.eider$" out.txt
 EIDER_CACHE_DIR=$PWD/other eider cache import all.eider --json | grep -q '"imported": 2'
 EIDER_CACHE_DIR=$PWD/other eider cache verify | grep -q '^2 entries, 0 damaged$'
-[ "$(status eider cache import a.o)" = 3 ]
+[ "$(status eider cache import a.o)" = 4 ]
 grep -q 'is no archive of kernels' err.txt
 
 # Damage is found, costs one warning and a compile, and is repaired.
