@@ -51,7 +51,8 @@ static int list_markdown(eider_table table)
     printf("| signature | meaning |\n|---|---|\n");
     for (size_t i = 0; eider_table_row(table, i, &row); i++) {
         putchar('|');
-        print_cell(row.signature[0] ? row.signature : row.name, "`");
+        /* What kernels have there is a kind, not how they are called. */
+        print_cell(table == EIDER_TABLE_KERNELS ? row.name : row.signature, "`");
         print_cell(row.doc, "");
         putchar('\n');
     }
@@ -160,8 +161,11 @@ const struct cli_command cli_cmd_list = {
     .name = "list",
     .summary = "Lists activations, primitives, parameters, kernels or devices",
     .usage = "activations|ops|params|kernels|devices",
-    .about = "",
+    .about =
+        "Kernels are the templates, which programs become, and programs that have a name, such\n"
+        "as softmax: the name stands for the program wherever one is expected.\n",
     .examples = "  eider list activations\n"
+                "  eider list kernels\n"
                 "  eider list params --markdown\n"
                 "  eider list devices --json\n",
     .options = CLI_USES_COMMON | CLI_USES(MARKDOWN),

@@ -11,7 +11,7 @@ rows = json.load(open(name + ".json"))
 lines = open(name + ".md").read().splitlines()
 assert rows and len(lines) == len(rows) + 2, (len(lines), len(rows))
 for row, line in zip(rows, lines[2:]):
-    wanted = (row["signature"] or row["name"]).replace("|", "\\|")
+    wanted = row["name" if name == "kernels" else "signature"].replace("|", "\\|")
     assert line.startswith(f"| `{wanted}` | "), (row, line)
 PY
 done
