@@ -90,10 +90,10 @@ const struct cli_command cli_cmd_sass = {
     .about =
         "INPUT is a program, @FILE, a .ll, .bc, .ptx or .cubin file, or the key of a kernel in\n"
         "the cache. No GPU is needed; where there is one, the kernel that it runs is shown,\n"
-        "with its measured rate. Counts are those\n"
-        "of the pass, what a thread does for its elements when tiles are whole; a budget counts\n"
-        "only what computes the program's terms. With --diff the second INPUT may be +SETTINGS,\n"
-        "the first one with others: +math=fast,target=sm_80,vec=4.\n",
+        "with its measured rate. Counts are those of the pass, what a thread does for its\n"
+        "elements when tiles are whole; a budget counts only what computes the program's terms.\n"
+        "With --diff the second INPUT may be +SETTINGS, the first one with others:\n"
+        "+math=fast,target=sm_80,vec=4.\n",
     .examples = "  eider sass 'out = silu(gate) * up'\n"
                 "  eider sass 'out = silu(x)' --math approx --expect 'MUFU.TANH=1,FMUL<=1,FFMA=1'\n"
                 "  eider sass --diff 'out = gelu_tanh(x)' '+math=exact'\n"
