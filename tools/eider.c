@@ -28,7 +28,8 @@ static void help(void)
     }
     puts("\n'eider COMMAND --help' shows a command's options and examples; "
          "'eider --version' the version.\n\n"
-         "PROGRAM is text, statements separated by ';' or newlines, or @FILE.\n\n"
+         "PROGRAM is text, statements separated by ';' or newlines, or @FILE, or a name of\n"
+         "'eider list kernels', such as softmax.\n\n"
          "Exit codes:\n"
          "  0  success\n"
          "  1  a check or expectation failed\n"
@@ -44,10 +45,31 @@ static int fail_unknown(const char *name)
     return cli_fail(CLI_USAGE, "unknown command '%s'%s", name, cli_suggestion_text(&near));
 }
 
+static const struct cli_command *find(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(name, commands[i]->name) == 0) return commands[i];
+    return NULL;
+}
+
+static int run(const struct cli_command *command, int argc, char **argv)
+{
+    struct cli_options options;
+    int code = cli_options_parse(command, argc, argv, &options);
+    if (code) return code;
+    if (cli_options_has(&options, CLI_HELP))
+        cli_options_help(command);
+    else
+        code = command->run(&options);
+    cli_options_release(&options);
+    return code;
+}
+
 static int dispatch(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+    int is_help = strcmp(name, "help") == 0;
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (is_help && argc == 2)) {
         help();
         return CLI_OK;
     }
@@ -55,19 +77,12 @@ static int dispatch(int argc, char **argv)
         printf("eider %s\n", eider_version());
         return CLI_OK;
     }
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(name, commands[i]->name) != 0) continue;
-        struct cli_options options;
-        int code = cli_options_parse(commands[i], argc - 2, argv + 2, &options);
-        if (code) return code;
-        if (cli_options_has(&options, CLI_HELP))
-            cli_options_help(commands[i]);
-        else
-            code = commands[i]->run(&options);
-        cli_options_release(&options);
-        return code;
-    }
-    return fail_unknown(name);
+    if (is_help) name = argv[2];
+    const struct cli_command *command = find(name);
+    if (!command) return fail_unknown(name);
+    if (!is_help) return run(command, argc - 2, argv + 2);
+    cli_options_help(command);
+    return CLI_OK;
 }
 
 /* A file that is opened while a standard descriptor is closed would become it.  What is

@@ -7,4 +7,5 @@ for command in list emit run check bench sass tune cache doctor; do
 done
 [ "$(eider)" = "$(eider --help)" ]
 [ "$(eider -h)" = "$(eider --help)" ]
+[ "$(eider help run)" = "$(eider run --help)" ]
 eider --version | grep -qx 'eider [0-9]*\.[0-9]*\.[0-9]*'
