@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "file.h"
 #include "say.h"
@@ -106,6 +107,21 @@ static int apply_grad(struct cli_session *s)
     return code;
 }
 
+/* A word that cannot be a program: a name that no program has, or a file without its '@'. */
+static int fail_no_program(const char *word)
+{
+    eider_row row;
+    struct cli_suggestion near = cli_suggestion_start(word, strlen(word));
+    for (size_t i = 0; eider_table_row(EIDER_TABLE_KERNELS, i, &row); i++)
+        if (row.text[0]) cli_suggestion_offer(&near, row.name); /* templates have no text */
+    int is_file = access(word, R_OK) == 0;
+    return cli_fail(CLI_USAGE,
+                    "'%.64s' is no program, which is statements such as 'out = silu(x)', @FILE or "
+                    "a name of `eider list kernels`%s%s%s",
+                    word, is_file ? "; did you mean '@" : cli_suggestion_text(&near),
+                    is_file ? word : "", is_file ? "'?" : "");
+}
+
 int cli_session_program(struct cli_session *s, const char *text)
 {
     char *file = NULL;
@@ -117,7 +133,10 @@ int cli_session_program(struct cli_session *s, const char *text)
     s->program = NULL;
     eider_status status = eider_program_parse(s->ctx, file ? file : text, &s->program);
     free(file);
-    return status == EIDER_OK ? apply_grad(s) : cli_fail_library(status);
+    if (status == EIDER_OK) return apply_grad(s);
+    return status == EIDER_PARSE && text[0] != '@' && !strpbrk(text, "=\n")
+               ? fail_no_program(text)
+               : cli_fail_library(status);
 }
 
 int cli_session_device(struct cli_session *s)

@@ -21,3 +21,7 @@ try check
 try check 'out = x' --all
 try check 'out = x' --max-ulp few
 try bench 'out = x' --repeat 0
+try run softmx
+try run 'silu(x)'
+echo 'out = x' >kernel.txt
+try run kernel.txt
