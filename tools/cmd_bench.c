@@ -11,7 +11,7 @@
 #include "operands.h"
 #include "say.h"
 
-#define DEFAULT_EXTENT ((int64_t)1 << 26)
+#define DEFAULT_ROWS 16384
 #define REPEAT_MAX 1000000
 #define WARM_UP 5
 /* Without --repeat: as often as fits in this time, within these bounds. */
@@ -206,7 +206,7 @@ static int run(const struct cli_options *options)
     struct cli_session session = {0};
     struct cli_operands operands = {0};
     struct cli_operands_rule rule = {
-        .fill = 1, .default_extent = DEFAULT_EXTENT, .default_type = EIDER_BF16};
+        .fill = 1, .default_rows = DEFAULT_ROWS, .default_type = EIDER_BF16};
     double repeat;
     int code = cli_options_number(options, CLI_REPEAT, 1, 0, &repeat);
     if (code) return code;
@@ -229,9 +229,11 @@ const struct cli_command cli_cmd_bench = {
     .name = "bench",
     .summary = "Times a program and compares it with the device's copy rate",
     .usage = "PROGRAM [--in NAME=SOURCE ...]",
-    .about = "An input that no --in describes is a normally distributed bf16[67108864]. Times are\n"
-             "taken by events on a GPU and by the clock on the CPU, with the L2 cache\n"
-             "overwritten before each run unless --hot is given.\n",
+    .about =
+        "An input that no --in describes is like the largest that one does, else a\n"
+        "bf16[16384,4096], and normally distributed. Times are taken by events on a GPU and by\n"
+        "the clock on the CPU, with the L2 cache overwritten before each run unless --hot is\n"
+        "given.\n",
     .examples = "  eider bench 'out = silu(gate) * up'\n"
                 "  eider bench 'out = gelu_tanh(x)' --in x=f32[4096,4096] --set vec=4,unroll=2\n"
                 "  eider bench 'out = swiglu(x, y)' --grad all --hot --json\n",

@@ -12,7 +12,7 @@
 
 #define KEY_COLUMNS 12
 #define PROGRAM_COLUMNS 56
-#define DEFAULT_EXTENT ((int64_t)1 << 20) /* as for `eider emit` */
+#define DEFAULT_ROWS 256 /* as for `eider emit` */
 
 /* ---- Texts ------------------------------------------------------------------------ */
 
@@ -232,7 +232,7 @@ static int with_request(struct cli_session *s, const char *text,
                         int (*use)(struct cli_session *s, const eider_request *request))
 {
     struct cli_operands operands;
-    struct cli_operands_rule rule = {.default_extent = DEFAULT_EXTENT, .default_type = EIDER_BF16};
+    struct cli_operands_rule rule = {.default_rows = DEFAULT_ROWS, .default_type = EIDER_BF16};
     int code = cli_session_program(s, text);
     if (code) return code;
     code = cli_operands_bind(s, rule, &operands);

@@ -11,7 +11,7 @@
 #include "say.h"
 
 /* Elements of an operand that nobody describes. */
-#define DEFAULT_EXTENT ((int64_t)1 << 20)
+#define DEFAULT_ROWS 256
 
 static eider_stage get_stage(const struct cli_options *options)
 {
@@ -69,7 +69,7 @@ static int compile(struct cli_session *s, eider_stage stage, const char *path)
 {
     struct cli_operands operands;
     struct cli_operands_rule rule = {
-        .fill = 0, .default_extent = DEFAULT_EXTENT, .default_type = EIDER_BF16};
+        .fill = 0, .default_rows = DEFAULT_ROWS, .default_type = EIDER_BF16};
     const char *target = cli_session_target(s);
     if (!target) return CLI_LIBRARY;
     int code = cli_operands_bind(s, rule, &operands);
@@ -107,13 +107,16 @@ const struct cli_command cli_cmd_emit = {
     .name = "emit",
     .summary = "Writes a program, its LLVM IR, PTX or machine code",
     .usage = "PROGRAM [--stage STAGE] [-o FILE]",
-    .about = "No device is needed. With --target cpu (or --device cpu), ptx is assembly of the\n"
-             "processor and cubin an object file. An input that no --in describes is a\n"
-             "contiguous bf16[1048576]; of a generator only type and shape matter.\n",
+    .about =
+        "No device is needed. With --target cpu (or --device cpu), ptx is assembly of the\n"
+        "processor and cubin an object file. An input that no --in describes is like the\n"
+        "largest that one does, else a contiguous bf16[256,4096]; of a generator only type and\n"
+        "shape matter.\n",
     .examples = "  eider emit 'out = silu(gate) * up'\n"
                 "  eider emit 'out = gelu_tanh(x)' --target sm_90 --math exact --stage opt\n"
                 "  eider emit 'out = x * y' --in 'x=f32[64,1000]' --in 'y=f32[1000]' --stage ir\n"
                 "  eider emit 'out = swiglu(x, y)' --grad all --with-forward --stage program\n"
+                "  eider emit cross_entropy --in 'logits=bf16[64,1000]' --in 'target=i64[64]'\n"
                 "  eider emit @kernel.txt --set vec=8,block=256 --stage cubin -o kernel.cubin\n",
     .options = CLI_USES_COMMON | CLI_USES_KERNEL | CLI_USES_OPERANDS | CLI_USES(TARGET) |
                CLI_USES(STAGE) | CLI_USES(OUTPUT),

@@ -184,6 +184,7 @@ const struct cli_command cli_cmd_run = {
                 "--out out:bf16=out.npy\n"
                 "  eider run 'out = swiglu(x, y)' --grad all --in x=f32[64] --in y=f32[64] "
                 "--in dout=f32[64] --device cpu\n"
+                "  eider run rmsnorm --in x=f32[64,1000] --in weight=f32[1000] --scalar eps=1e-6\n"
                 "  eider run 'scalar a; out = a * x' --scalar a=1.5 --in x=f32[10]:arange --json\n",
     .options = CLI_USES_COMMON | CLI_USES_KERNEL | CLI_USES_OPERANDS,
     .min_words = 1,

@@ -10,7 +10,7 @@
 #include "say.h"
 #include "tune_report.h"
 
-#define DEFAULT_EXTENT ((int64_t)1 << 24)
+#define DEFAULT_ROWS 4096
 #define COPY_RUNS 30
 #define BAR 30 /* characters */
 #define ROWS_SHOWN 10
@@ -259,7 +259,7 @@ static int tune_shape(struct run *r, struct cli_session *s, const char *shape)
     struct cli_operands operands = {0};
     struct cli_values *in = &options.given[CLI_IN];
     struct cli_operands_rule rule = {
-        .fill = 1, .default_extent = DEFAULT_EXTENT, .default_type = EIDER_BF16};
+        .fill = 1, .default_rows = DEFAULT_ROWS, .default_type = EIDER_BF16};
     size_t n = eider_program_operands(s->program);
     char(*texts)[256] = calloc(n + 1, sizeof *texts);
     const char **all = calloc(n + (size_t)in->n + 1, sizeof *all);
@@ -270,6 +270,7 @@ static int tune_shape(struct run *r, struct cli_session *s, const char *shape)
         eider_status status = eider_program_operand(s->program, i, &operand);
         if (status != EIDER_OK) code = cli_fail_library(status);
         if (code || operand.kind != EIDER_INPUT || has_source(r->options, operand.name)) continue;
+        if (eider_program_extent(s->program, i) != EIDER_FULL) continue; /* follows from the rest */
         snprintf(texts[i], sizeof texts[i], "%s=%.180s", operand.name, shape);
         all[in->n++] = texts[i];
     }
@@ -377,7 +378,7 @@ const struct cli_command cli_cmd_tune = {
     .about =
         "Every config is compiled, compared with the reference config on scratch memory and\n"
         "timed in turns with the others; what was timed before is not timed again. An input\n"
-        "without --in or --shapes is a normally distributed bf16[16777216]. --set fixes\n"
+        "without --in or --shapes is a normally distributed bf16[4096,4096]. --set fixes\n"
         "parameters. The table is sorted by time; * is the choice, the simplest of those within\n"
         "1 % of the fastest. Interrupting keeps what was measured. docs/TUNING.md explains\n"
         "spaces, conditions and triggers.\n",

@@ -166,9 +166,52 @@ static int bind_all(const struct cli_options *options, struct cli_operands_rule 
     return code;
 }
 
-/* Gives an input or scalar without a source its default, or fails. */
-static int complete(struct cli_operand *operand, struct cli_operands_rule rule, size_t input)
+/* An input with one value for each row or column says how many there are. */
+static void take_extent(struct cli_array *rows, eider_extent extent, const struct cli_array *host)
 {
+    if (extent == EIDER_PER_COLUMN && host->rank) rows->shape[1] = host->shape[host->rank - 1];
+    if (extent == EIDER_PER_ROW) rows->shape[0] = (int64_t)host->n;
+}
+
+/* The shape of which inputs without a source are. */
+static void find_rows(const struct cli_session *s, const struct cli_operands *o,
+                      struct cli_operands_rule rule, struct cli_array *rows)
+{
+    *rows = (struct cli_array){
+        .type = rule.default_type, .rank = 2, .shape = {rule.default_rows, CLI_COLUMNS}};
+    const struct cli_array *largest = NULL;
+    for (size_t i = 0; i < o->n; i++) {
+        const struct cli_array *host = &o->at[i].host;
+        if (o->at[i].info.kind != EIDER_INPUT || (!host->rank && !host->n)) continue;
+        eider_extent extent = eider_program_extent(s->program, i);
+        take_extent(rows, extent, host);
+        if (extent == EIDER_FULL && (!largest || host->n > largest->n)) largest = host;
+    }
+    if (!largest) return;
+    rows->rank = largest->rank;
+    memcpy(rows->shape, largest->shape, sizeof rows->shape);
+    if (cli_number_is_float(largest->type)) rows->type = largest->type;
+}
+
+static void set_shape(struct cli_array *host, const struct cli_array *rows, eider_extent extent)
+{
+    host->rank = rows->rank;
+    memcpy(host->shape, rows->shape, sizeof host->shape);
+    if (!host->rank || extent == EIDER_FULL) return;
+    if (extent == EIDER_PER_COLUMN) {
+        host->shape[0] = host->shape[host->rank - 1];
+        host->rank = 1;
+    } else {
+        host->shape[host->rank - 1] = 1;
+    }
+}
+
+/* Gives an input or scalar without a source its default, or fails. */
+static int complete(const struct cli_session *s, struct cli_operands *o,
+                    struct cli_operands_rule rule, const struct cli_array *rows, size_t i,
+                    size_t input)
+{
+    struct cli_operand *operand = &o->at[i];
     const char *name = operand->info.name;
     struct cli_array *host = &operand->host;
     if (operand->info.kind == EIDER_SCALAR) {
@@ -176,21 +219,33 @@ static int complete(struct cli_operand *operand, struct cli_operands_rule rule, 
         return cli_fail(CLI_USAGE, "scalar '%s' has no value: --scalar %s=NUMBER", name, name);
     }
     if (operand->info.kind == EIDER_OUTPUT || host->rank || host->n) return CLI_OK;
-    if (!rule.default_extent) {
+    if (!rule.default_rows) {
         return cli_fail(CLI_USAGE,
                         "input '%s' has no source: --in %s=SOURCE, such as "
                         "%s=bf16[4096]:randn",
                         name, name, name);
     }
-    host->type = operand->info.type >= 0 ? (eider_dtype)operand->info.type : rule.default_type;
-    host->rank = 1;
-    host->shape[0] = rule.default_extent;
+    host->type = operand->info.type >= 0 ? (eider_dtype)operand->info.type : rows->type;
+    set_shape(host, rows, eider_program_extent(s->program, i));
     if (!rule.fill) return cli_array_size(host, name);
     cli_progress("generating %s", name);
     int code = cli_array_allocate(host, name);
     if (code || !rule.generate) return code ? code : cli_source_generate(name, "randn", host);
     rule.generate(input, host);
     return CLI_OK;
+}
+
+static int complete_all(const struct cli_session *s, struct cli_operands_rule rule,
+                        struct cli_operands *o)
+{
+    struct cli_array rows;
+    int code = CLI_OK;
+    find_rows(s, o, rule, &rows);
+    for (size_t i = 0, input = 0; !code && i < o->n; i++) {
+        code = complete(s, o, rule, &rows, i, input);
+        input += o->at[i].info.kind == EIDER_INPUT;
+    }
+    return code;
 }
 
 /* Gives the outputs their shape and, where nobody says, the promoted type of the inputs. */
@@ -241,10 +296,7 @@ int cli_operands_bind(const struct cli_session *s, struct cli_operands_rule rule
     memset(out, 0, sizeof *out);
     int code = create(s, out);
     if (!code) code = bind_all(s->options, rule, out);
-    for (size_t i = 0, input = 0; !code && i < out->n; i++) {
-        code = complete(&out->at[i], rule, input);
-        input += out->at[i].info.kind == EIDER_INPUT;
-    }
+    if (!code) code = complete_all(s, rule, out);
     if (!code) code = shape_outputs(s, out);
     for (size_t i = 0; !code && i < out->n; i++) {
         const struct cli_array *host = &out->at[i].host;

@@ -17,16 +17,20 @@ struct cli_operand {
     unsigned char value[8]; /* a scalar's */
 };
 
+#define CLI_COLUMNS 4096
+
 struct cli_operands {
     size_t n;
     struct cli_operand *at;
     eider_tensor *tensors; /* one per operand, for the library */
 };
 
-/* What an input without a source means. */
+/* What an input without a source means.  It has the shape of the largest input with one, and
+ * its type where that is a float; where it is declared so, one value for each row or column of
+ * that. */
 struct cli_operands_rule {
-    int fill;               /* read and generate data, not only shapes */
-    int64_t default_extent; /* 0: an error */
+    int fill;             /* read and generate data, not only shapes */
+    int64_t default_rows; /* of CLI_COLUMNS elements, where no input has a source; 0: an error */
     eider_dtype default_type;
     void (*generate)(size_t input, struct cli_array *array); /* NULL: normally distributed */
 };

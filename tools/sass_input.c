@@ -13,7 +13,7 @@
 #include "operands.h"
 #include "say.h"
 
-#define COMPILE_EXTENT ((int64_t)1 << 26) /* of inputs nobody describes: a large tensor */
+#define COMPILE_ROWS 16384 /* of inputs nobody describes: a large tensor */
 #define TIMES 21
 
 static int ends_with(const char *text, const char *end)
@@ -195,7 +195,7 @@ static int compile_program(struct cli_sass_input *in)
     struct cli_session *s = &in->session;
     struct cli_operands operands = {0};
     struct cli_operands_rule rule = {
-        .fill = 0, .default_extent = COMPILE_EXTENT, .default_type = EIDER_BF16};
+        .fill = 0, .default_rows = COMPILE_ROWS, .default_type = EIDER_BF16};
     const char *target = target_of(in);
     if (!target) return CLI_LIBRARY;
     /* A GPU that is here times what it runs. */

@@ -183,8 +183,10 @@ int cli_sweep_create(const struct cli_session *s, eider_dtype type, struct cli_s
     if (n_inputs == 0) return cli_fail(CLI_USAGE, "the program has no input to vary");
     out->n = SWEEP_N;
     if (eider_dtype_size(type) == 2) out->n = ((size_t)1 << 16) * (n_inputs > 1 ? SWEEP_ROUNDS : 1);
-    struct cli_operands_rule rule = {
-        .fill = 1, .default_extent = (int64_t)out->n, .default_type = type, .generate = generate};
+    struct cli_operands_rule rule = {.fill = 1,
+                                     .default_rows = (int64_t)out->n / CLI_COLUMNS,
+                                     .default_type = type,
+                                     .generate = generate};
     int code = cli_operands_bind(s, rule, &out->operands);
     if (!code) code = evaluate(s, out);
     if (!code) code = cli_operands_upload(s, &out->operands);

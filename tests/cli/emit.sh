@@ -25,3 +25,8 @@ eider emit "$p" --target sm_12 2>&1 | head -1 | grep -q '^eider: error: .*sm_12'
 eider emit "$p" --set vec=3 >/dev/null 2>text || code=$?
 grep -q "^eider: error: .*vec" text
 echo "-> $code"
+
+# An input that is not described is like the largest that is, or what it is declared as.
+eider emit rmsnorm_backward --stage ir >ir.txt
+(eider cache explain 'out = x * y' --in x=f32[6,10] --target cpu || true) | grep -q ' y:f32\[1\]'
+eider emit cross_entropy --in target=i64[12] >out.txt
