@@ -23,6 +23,8 @@ static const struct fake_cuda *fake;
 static char fake_path[4096];
 static struct counting_allocator memory;
 static const int64_t extent[] = {N};
+static const char *text = "out = x * 2";
+static int32_t checks; /* compares with the program's own evaluation */
 
 /* A context, a program and one tuning; `device` is "cpu" or "cuda:0". */
 struct story {
@@ -40,7 +42,7 @@ static eider_status open_story(struct story *s, const char *device)
     eider_status status = eider_context_create(&options, &s->ctx);
     if (status == EIDER_OK) status = eider_device_open(s->ctx, device, &s->device);
     if (status == EIDER_OK) status = eider_stream_create(s->device, &s->stream);
-    if (status == EIDER_OK) status = eider_program_parse(s->ctx, "out = x * 2", &s->program);
+    if (status == EIDER_OK) status = eider_program_parse(s->ctx, text, &s->program);
     return status;
 }
 
@@ -63,7 +65,7 @@ static eider_status tune(struct story *s, eider_search search, void *stream)
                                   .hot = 1,
                                   .rounds = 1,
                                   .warm_up_ms = -1,
-                                  .check_program = 0,
+                                  .check_program = checks,
                                   .no_records = 1,
                                   .stream = stream};
     return eider_tune(s->device, &request, &s->tuning);
@@ -117,6 +119,16 @@ static void a_failed_allocation_is_survived(void **state)
 {
     (void)state;
     failures(EIDER_SEARCH_EXHAUSTIVE);
+}
+
+static void a_failed_allocation_over_rows_is_survived(void **state)
+{
+    (void)state;
+    text = "out = x - logsumexp(x)";
+    checks = 1;
+    failures(EIDER_SEARCH_EXHAUSTIVE);
+    text = "out = x * 2";
+    checks = 0;
 }
 
 static void one_in_a_directed_search_too(void **state)
@@ -359,6 +371,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_allocation_is_survived),
+        cmocka_unit_test(a_failed_allocation_over_rows_is_survived),
         cmocka_unit_test(one_in_a_directed_search_too),
         cmocka_unit_test(a_failed_driver_call_is_survived),
         cmocka_unit_test(a_device_that_is_gone_ends_the_tuning),

@@ -485,6 +485,39 @@ static void strided_and_broadcast_operands_are_compared_in_place(void **state)
     eider_tune_release(tuning);
 }
 
+/* ---- Programs over rows ------------------------------------------------------------------ */
+
+static void programs_over_rows_are_compared_with_their_own_evaluation(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "in x, w: column, m: row\nout y, n\ny = x * w - m + row(); n = sum(x) * m",
+        "in x, w: row, m: column\nout a, n: i32\na = x - max(x) * w + m; n = argmax(x)",
+    };
+    static const int64_t full[] = {4, 15, 60}, rows[] = {4, 15}, cols[] = {60}, back[] = {-15, 1};
+    for (int k = 0; k < 2; k++) {
+        eider_tensor row = {b.x + 45, EIDER_F32, 2, rows, back};
+        eider_tensor col = {b.y, EIDER_F32, 1, cols, NULL};
+        eider_tensor tensors[] = {{b.x, EIDER_F32, 3, full, NULL},
+                                  k ? row : col,
+                                  k ? col : row,
+                                  {b.out, EIDER_F32, 3, full, NULL},
+                                  {NULL, k ? EIDER_I32 : EIDER_F32, 2, rows, NULL}};
+        eider_program *program;
+        eider_tune_summary s;
+        must(eider_program_parse(b.ctx, texts[k], &program));
+        eider_request over_rows = {.program = program, .args = tensors, .n_args = 5};
+        request->kernel = &over_rows;
+        request->space = "vec=1|4";
+        request->check_program = 1;
+        must(eider_tune(b.device, request, &tuning));
+        eider_tune_describe(tuning, &s);
+        assert_int_equal(s.n_timed, 2);
+        eider_tune_release(tuning);
+        eider_program_release(program);
+    }
+}
+
 /* ---- Math modes -------------------------------------------------------------------------- */
 
 static void a_tolerance_opens_the_math_modes_that_keep_it(void **state)
@@ -666,6 +699,7 @@ int main(void)
         TEST(the_callers_outputs_are_never_touched),
         TEST(operands_without_memory_are_made_up),
         TEST(strided_and_broadcast_operands_are_compared_in_place),
+        TEST(programs_over_rows_are_compared_with_their_own_evaluation),
         TEST(a_tolerance_opens_the_math_modes_that_keep_it),
         TEST(callbacks_that_build_ir_are_tuned),
         TEST(expressions_give_grid_block_and_shared_memory),

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "element.h"
+#include "evaluate.h"
 
-#define POISON 0xff        /* bytes that are NaN in every floating type */
-#define EVALUATED_MAX 4096 /* elements of an output that are evaluated in double */
+#define POISON 0xff /* bytes that are NaN in every floating type */
 
 /* ---- Runs ------------------------------------------------------------------------ */
 
@@ -122,114 +122,6 @@ eider_status eider_gate_check(struct eider_scratch *s, struct eider_candidate *c
     return EIDER_OK;
 }
 
-/* ---- The program's own evaluation ------------------------------------------------------ */
-
-/* How far the reference may be off, relative to max(1, |value|), where no tolerance is
- * given: this tells wrong numbers from rounding, in every math mode. */
-static double allowance(eider_dtype type)
-{
-    switch (type) {
-    case EIDER_F64:
-        return 1e-9;
-    case EIDER_F32:
-        return 2e-3;
-    case EIDER_F16:
-    case EIDER_BF16:
-        return 2e-2;
-    case EIDER_E4M3:
-        return 0.1;
-    case EIDER_E5M2:
-        return 0.25;
-    default:
-        return 0;
-    }
-}
-
-/* The operands on the host, each from its span's beginning. */
-struct evaluation {
-    struct eider_scratch *s;
-    char *bytes[EIDER_OPERANDS_MAX];
-    size_t zero[EIDER_OPERANDS_MAX]; /* offset of the element with all indices 0 */
-    const eider_tensor *widest;      /* an output: its shape is the iteration space */
-};
-
-static eider_status fetch(struct evaluation *e, size_t i)
-{
-    struct eider_scratch *s = e->s;
-    size_t before, span;
-    if (s->call->kinds[i] == EIDER_SCALAR) return EIDER_OK;
-    eider_scratch_span(&s->args[i], &before, &span);
-    e->bytes[i] = eider_mem_alloc(&s->call->ctx->allocator, span + 1);
-    if (!e->bytes[i]) return EIDER_OOM;
-    e->zero[i] = before;
-    /* What an input was before the run, where it shares memory with an output. */
-    const char *from = (const char *)s->args[i].data - before;
-    for (size_t k = 0; k < s->n; k++)
-        if (s->call->kinds[i] == EIDER_INPUT && s->at[k].low == from && s->at[k].image)
-            from = s->at[k].image;
-    return eider_memory_copy(s->call->device, s->stream, e->bytes[i], from, span,
-                             EIDER_DEVICE_TO_HOST);
-}
-
-/* The element of operand `i` at linear index `at` of the iteration space. */
-static double value_at(const struct evaluation *e, size_t i, int64_t at)
-{
-    const eider_tensor *t = &e->s->args[i], *space = e->widest;
-    int64_t offset = 0, stride = 1, strides[EIDER_RANK_MAX];
-    if (e->s->call->kinds[i] == EIDER_SCALAR) return eider_element_get(t->type, t->data, 0);
-    for (int d = t->rank - 1; d >= 0; d--) {
-        strides[d] = t->strides ? t->strides[d] : stride;
-        stride *= t->shape[d];
-    }
-    for (int d = space->rank - 1, k = t->rank - 1; d >= 0; d--, k--) {
-        int64_t index = at % space->shape[d];
-        at /= space->shape[d];
-        if (k >= 0 && t->shape[k] > 1) offset += index * strides[k];
-    }
-    const char *zero = e->bytes[i] + e->zero[i];
-    return eider_element_get(t->type, zero + offset * (int64_t)eider_dtype_size(t->type), 0);
-}
-
-static eider_status evaluate_at(const struct evaluation *e, int64_t at)
-{
-    const struct eider_call *call = e->s->call;
-    double in[EIDER_OPERANDS_MAX], out[EIDER_OPERANDS_MAX];
-    size_t n_in = 0, n_out = 0;
-    for (size_t i = 0; i < call->n; i++)
-        if (call->kinds[i] != EIDER_OUTPUT) in[n_in++] = value_at(e, i, at);
-    EIDER_TRY(eider_program_eval(call->kernel->program, in, out));
-    for (size_t i = 0; i < call->n; i++) {
-        if (call->kinds[i] != EIDER_OUTPUT) continue;
-        double got = value_at(e, i, at), want = out[n_out++];
-        double limit =
-            call->request->tolerance > 0 ? call->request->tolerance : allowance(e->s->args[i].type);
-        limit *= fabs(want) > 1 ? fabs(want) : 1;
-        int is_same = got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= limit;
-        if (!is_same)
-            return eider_fail(EIDER_CODEGEN,
-                              "the reference config is wrong: %s is %.7g at element %lld, the "
-                              "program gives %.7g",
-                              call->names[i], got, (long long)at, want);
-    }
-    return EIDER_OK;
-}
-
-static eider_status evaluate(struct eider_scratch *s)
-{
-    struct evaluation e = {.s = s};
-    eider_status status = EIDER_OK;
-    int64_t count = 1;
-    for (size_t i = 0; i < s->n; i++)
-        if (s->call->kinds[i] == EIDER_OUTPUT) e.widest = &s->args[i];
-    for (int d = 0; d < e.widest->rank; d++) count *= e.widest->shape[d];
-    for (size_t i = 0; i < s->n && status == EIDER_OK; i++) status = fetch(&e, i);
-    int64_t step = count > EVALUATED_MAX ? count / EVALUATED_MAX : 1;
-    for (int64_t at = 0; at < count && status == EIDER_OK; at += step) status = evaluate_at(&e, at);
-    if (status == EIDER_OK && count > 0) status = evaluate_at(&e, count - 1);
-    for (size_t i = 0; i < s->n; i++) eider_mem_free(&s->call->ctx->allocator, e.bytes[i]);
-    return status;
-}
-
 /* ---- The reference --------------------------------------------------------------------- */
 
 /* Copies what the reference left, to the same place within a page. */
@@ -252,5 +144,5 @@ eider_status eider_gate_open(struct eider_scratch *s, const struct eider_candida
         int is_written = s->at[i].role != EIDER_SCRATCH_READ;
         if (s->at[i].block && is_written && s->at[i].span) EIDER_TRY(keep(s, i));
     }
-    return r->check_program && s->call->graph ? evaluate(s) : EIDER_OK;
+    return r->check_program && s->call->graph ? eider_evaluate(s) : EIDER_OK;
 }
