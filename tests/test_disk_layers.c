@@ -191,6 +191,25 @@ static void an_archive_is_imported(void **state)
     cache_remove(third);
 }
 
+static void an_export_replaces_nothing_but_a_file(void **state)
+{
+    (void)state;
+    struct cache_session s;
+    char folder[CACHE_PATH_BYTES], link[CACHE_PATH_BYTES + 8];
+    struct stat st;
+    uint64_t n;
+    fill_archive(1);
+    cache_directory(folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    assert_int_equal(symlink("/dev/null", link), 0);
+    cache_open(&s, directory, NULL);
+    assert_int_equal(eider_cache_export(s.ctx, NULL, link, &n), EIDER_IO);
+    assert_non_null(strstr(eider_error(), "link is no file, and an archive would replace it"));
+    assert_true(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+    cache_close(&s);
+    cache_remove(folder);
+}
+
 /* Anywhere in the file: opening or reading notices, the kernel is compiled, and an import
  * says so and takes the rest. */
 static void a_damaged_archive_does_no_harm(void **state)
@@ -611,6 +630,7 @@ int main(void)
         TEST(an_archive_serves_on_a_read_only_disk),
         TEST(an_archive_may_be_empty),
         TEST(an_archive_is_imported),
+        TEST(an_export_replaces_nothing_but_a_file),
         TEST(a_damaged_archive_does_no_harm),
         TEST(without_an_assembler_any_assemblers_kernel_is_found),
         TEST(the_budget_of_files_is_kept_and_the_oldest_go),

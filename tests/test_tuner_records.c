@@ -262,6 +262,26 @@ static void files_that_are_no_tables_are_refused(void **state)
     assert_int_equal(eider_tune_merge(b.ctx, NULL, NULL, NULL), EIDER_BAD_ARG);
 }
 
+/* Nobody writes to the pipe, and it would be gone after an export. */
+static void pipes_and_links_are_neither_waited_for_nor_replaced(void **state)
+{
+    (void)state;
+    char pipe_path[128], link_path[128];
+    struct stat st;
+    snprintf(pipe_path, sizeof pipe_path, "%s", path_of("pipe"));
+    snprintf(link_path, sizeof link_path, "%s", path_of("link"));
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(symlink(pipe_path, link_path), 0);
+    assert_int_equal(n_timed(), 2);
+    assert_int_equal(eider_tune_import(b.ctx, b.folder, pipe_path), EIDER_IO);
+    assert_non_null(strstr(eider_error(), "pipe is not a file"));
+    assert_int_equal(eider_tune_export(b.ctx, b.folder, NULL, pipe_path), EIDER_IO);
+    assert_non_null(strstr(eider_error(), "pipe is no file, and the timings would replace it"));
+    assert_int_equal(eider_tune_export(b.ctx, b.folder, NULL, link_path), EIDER_IO);
+    assert_true(lstat(pipe_path, &st) == 0 && S_ISFIFO(st.st_mode));
+    assert_true(lstat(link_path, &st) == 0 && S_ISLNK(st.st_mode));
+}
+
 /* ---- Tables --------------------------------------------------------------------------- */
 
 /* Tunes over `space` in a folder of its own and exports to `file`. */
@@ -486,6 +506,7 @@ int main(void)
         TEST(every_truncation_of_a_file_is_survived),
         TEST(a_folder_that_cannot_be_used_costs_one_warning),
         TEST(files_that_are_no_tables_are_refused),
+        TEST(pipes_and_links_are_neither_waited_for_nor_replaced),
         TEST(merging_is_idempotent_and_commutative),
         TEST(importing_twice_adds_nothing),
         TEST(all_who_import_a_table_choose_alike),

@@ -253,6 +253,12 @@ void eider_disk_collect(const char *temporary)
 
 /* ---- Publishing ---------------------------------------------------------------- */
 
+int eider_disk_may_replace(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode); /* rename fails */
+}
+
 int eider_disk_draft(const char *temporary, struct eider_disk_draft *out,
                      struct eider_disk_error *error)
 {

@@ -65,6 +65,10 @@ void eider_disk_draft_discard(struct eider_disk_draft *draft);
 int eider_disk_publish(const char *temporary, const char *path, const void *data, size_t size,
                        struct eider_disk_error *error);
 
+/* Whether renaming a file to `path` would replace nothing but a file.  A link, a pipe or a device,
+ * such as /dev/stdout, would be gone. */
+int eider_disk_may_replace(const char *path);
+
 /* Removes the temporary files in `temporary` whose writers are gone: processes of this
  * machine that ended, and whatever is a day old. */
 void eider_disk_collect(const char *temporary);

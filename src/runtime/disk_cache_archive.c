@@ -203,6 +203,8 @@ eider_status eider_disk_archive_start(struct eider_disk_archive_writer *writer, 
     int n = slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path + 1), path)
                   : snprintf(folder, sizeof folder, ".");
     if (n >= (int)sizeof folder) return eider_fail(EIDER_IO, "the archive's path is too long");
+    if (!eider_disk_may_replace(path))
+        return eider_fail(EIDER_IO, "%s is no file, and an archive would replace it", path);
     if (!eider_disk_draft(folder, &writer->draft, &error)) return fail_write(&error);
     if (eider_disk_draft_add(&writer->draft, nothing, sizeof nothing, &error)) return EIDER_OK;
     eider_disk_archive_discard(writer);

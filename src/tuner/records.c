@@ -222,7 +222,7 @@ eider_status eider_records_read(struct eider_records *records, const char *path,
     const eider_allocator *a = &records->arena.allocator;
     char *text = NULL;
     size_t size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe waits for nobody */
     if (fd < 0) return errno == ENOENT ? EIDER_OK : fail_io("opening", path);
     eider_status status = read_all(a, fd, path, &text, &size);
     close(fd);
@@ -292,6 +292,8 @@ eider_status eider_records_write(const struct eider_records *records, const char
     int n = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
     if (n < 0 || (size_t)n >= sizeof temporary)
         return eider_fail(EIDER_IO, "the path %.100s... is too long", path);
+    if (!eider_disk_may_replace(path))
+        return eider_fail(EIDER_IO, "%s is no file, and the timings would replace it", path);
     EIDER_TRY(eider_records_make_folder(path));
     int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0) return fail_io("making", temporary);
