@@ -268,6 +268,8 @@ static void repeats_may_be_given_as_a_time(void **state)
     eider_tune_release(tuning);
     b.request.repeat_ms = -1;
     assert_int_equal(workbench_tune(&b, &s), EIDER_BAD_ARG);
+    b.request.repeat_ms = (double)INFINITY;
+    assert_int_equal(workbench_tune(&b, &s), EIDER_BAD_ARG);
 }
 
 static void times_that_spread_are_called_noisy(void **state)

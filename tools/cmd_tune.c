@@ -86,6 +86,7 @@ static int read_budget(const struct cli_options *options, double *out)
     for (size_t i = 0; end != text && i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(end, units[i].unit) != 0 || !(value > 0)) continue;
         *out = value * units[i].seconds;
+        if (isinf(*out)) break;
         return CLI_OK;
     }
     return cli_fail(CLI_USAGE, "--budget: '%s' is no time; such as 10s, 500ms or 2m", text);

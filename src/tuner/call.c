@@ -1,6 +1,7 @@
 /* call.c -- see call.h. */
 #include "call.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ static eider_status check(const eider_tune_request *r)
         return eider_fail(EIDER_BAD_ARG,
                           "eider_tune: limit, keep, rounds, warm_up_runs, repeat_ms, "
                           "job_deadline_ms, budget_s, tie and tolerance may not be negative");
+    if (isinf(r->budget_s) || isinf(r->repeat_ms)) /* which no record can hold */
+        return eider_fail(EIDER_BAD_ARG, "eider_tune: budget_s and repeat_ms must be finite");
     if (r->keep && !r->hooks.predict)
         return eider_fail(EIDER_BAD_ARG, "eider_tune: keep is %d and hooks.predict is NULL",
                           (int)r->keep);
