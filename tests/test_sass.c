@@ -833,6 +833,12 @@ static void what_cannot_be_taken_apart_is_refused(void **state)
     eider_kernel *kernel;
     struct support_sass how = plain;
     assert_int_equal(eider_sass_read(ctx, "not a cubin", 11, NULL, &sass), EIDER_BAD_ARG);
+    static const double beyond[] = {(double)INFINITY, (double)NAN, -1, 1e-320, 1e300};
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        eider_sass_options options = {.bytes = beyond[i]};
+        assert_int_equal(eider_sass_read(ctx, "not a cubin", 11, &options, &sass), EIDER_BAD_ARG);
+        assert_non_null(strstr(eider_error(), "a report with bytes = "));
+    }
     assert_int_equal(eider_kernel_sass(NULL, NULL, &sass), EIDER_BAD_ARG);
     how.target = "cpu";
     kernel = support_sass_compile(ctx, "out = x", &how);

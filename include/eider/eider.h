@@ -807,6 +807,7 @@ EIDER_API EIDER_CHECKED eider_status eider_tune_merge(eider_context *ctx, const 
  * number of threads may read it.  Owns all strings below, and outlives the kernel. */
 typedef struct eider_sass eider_sass;
 
+/* Numbers are 0 or from 2^-30 to 2^40. */
 typedef struct eider_sass_options {
     const char *entry;   /* which kernel of a cubin; NULL: its only one */
     double elements;     /* that one pass of a thread yields; 0: the program's, else 1 */

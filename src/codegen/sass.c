@@ -239,6 +239,21 @@ static eider_status attribute(struct eider_sass *s, const struct eider_sass_job 
 
 /* ---- Making ------------------------------------------------------------ */
 
+/* Far beyond what kernels have, and near enough that every quotient is finite. */
+static eider_status check_options(const eider_sass_options *o)
+{
+    const struct {
+        const char *name;
+        double value;
+    } rows[] = {{"elements", o->elements}, {"bytes", o->bytes}, {"gbytes_per_s", o->gbytes_per_s}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].value != 0 && !(rows[i].value >= 0x1p-30 && rows[i].value <= 0x1p40))
+            return eider_fail(EIDER_BAD_ARG,
+                              "a report with %s = %g; 0 or 2^-30 to 2^40 is possible", rows[i].name,
+                              rows[i].value);
+    return EIDER_OK;
+}
+
 static eider_status make(struct eider_sass *s, const struct eider_sass_job *job)
 {
     EIDER_TRY(load(s, job));
@@ -255,6 +270,7 @@ static eider_status make(struct eider_sass *s, const struct eider_sass_job *job)
 eider_status eider_sass_make(const eider_allocator *a, const struct eider_sass_job *job,
                              eider_sass **out)
 {
+    EIDER_TRY(check_options(job->options));
     struct eider_sass *s = eider_mem_zero(a, sizeof *s);
     if (!s) return EIDER_OOM;
     s->allocator = *a;
