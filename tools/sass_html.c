@@ -54,8 +54,10 @@ static void put_text(FILE *out, const char *text)
 static void put_opcodes(FILE *out, const char *text)
 {
     for (char before = ','; *text; before = *text++) {
-        int joins = *text == ' ' && before != ',';
-        fputs(joins ? "&nbsp;" : (char[]){*text, '\0'}, out);
+        if (*text == ' ' && before != ',')
+            fputs("&nbsp;", out);
+        else
+            put_text(out, (char[]){*text, '\0'});
     }
 }
 

@@ -78,12 +78,12 @@ static void set_extents(const struct tensors *t, int64_t *shape, int rank)
  * that no two dimensions make one. */
 static int set_strides(const char *classes, const int64_t *shape, int rank, int64_t *strides)
 {
-    int64_t elements = 1;
+    uint64_t elements = 1; /* may wrap: a layout that no kernel has is refused later */
     for (int d = rank - 1; d >= 0; d--) {
         char class = classes[2 * d];
         if (class < '0' || class > '2') return 0;
-        strides[d] = class == '2' ? elements << (rank - d) : class - '0';
-        elements *= shape[d];
+        strides[d] = class == '2' ? (int64_t)(elements << (rank - d)) : class - '0';
+        elements *= (uint64_t)shape[d];
     }
     return 1;
 }
@@ -96,8 +96,8 @@ static int set_tensor(struct tensors *t, size_t i, const char *word)
     snprintf(type, sizeof type, "%.*s", (int)strcspn(colon + 1, "["), colon + 1);
     if (eider_dtype_parse(type, &t->at[i].type) != EIDER_OK) return 0;
     if (!classes || !end) return 1;
+    if (end < classes + 2 || end > classes + 2 * EIDER_RANK_MAX) return 0;
     int rank = (int)(end - classes) / 2;
-    if (rank > EIDER_RANK_MAX) return 0;
     set_extents(t, t->shapes[i], rank);
     if (end[1] == 'r') t->shapes[i][rank - 1] = 1;
     t->at[i].rank = rank;

@@ -74,7 +74,11 @@ static void write_bars(FILE *out, const struct cli_tuning *t)
     for (size_t i = 0; i < n; i++)
         if (t->entries[i].median_ns > slowest) slowest = t->entries[i].median_ns;
     cli_tune_shared(t, shared);
-    if (shared[0]) fprintf(out, "<p>all with <code>%s</code>\n", shared);
+    if (shared[0]) {
+        fputs("<p>all with <code>", out);
+        put_escaped(out, shared);
+        fputs("</code>\n", out);
+    }
     fputs("<table><tr><th>config<th>median<th>spread<th>GB/s<th>\n", out);
     for (size_t i = 0; i < n; i++) write_bar(out, t, i, shared, slowest);
     fputs("</table>\n", out);
