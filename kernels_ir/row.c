@@ -140,7 +140,7 @@ eider_status eider_row_layout(const struct eider_graph *program, const eider_ten
     out->rank = out->any ? rank_max : s.rank;
     out->index_bits = 64;
     out->length = out->any ? 0 : cols;
-    out->count = s.count * cols;
+    if (__builtin_mul_overflow(s.count, cols, &out->count)) out->count = INT64_MAX;
     classify(&s, out);
     return EIDER_OK;
 }

@@ -115,7 +115,10 @@ static void join_rows(struct eider_map_space *s, uint32_t n)
         if (s->extent[d] == 1) continue;
         int join = last >= 0 && can_join(s, n, last, d);
         if (!join) last++;
-        s->extent[last] = join ? s->extent[last] * s->extent[d] : s->extent[d];
+        /* Wraps only where another extent is 0. */
+        uint64_t joined =
+            (uint64_t)s->extent[join ? last : d] * (join ? (uint64_t)s->extent[d] : 1);
+        s->extent[last] = (int64_t)joined;
         for (uint32_t i = 0; i < n; i++) s->stride[i][last] = s->stride[i][d];
     }
     int64_t cols = s->extent[row], stride[EIDER_OPERANDS_MAX];
@@ -204,6 +207,25 @@ static int is_same(const struct eider_map_space *s, const struct eider_layout_op
            memcmp(s->stride[i], s->stride[j], (size_t)s->rank * sizeof s->stride[i][0]) == 0;
 }
 
+/* Whether two elements of an output of one value per row or column share memory. */
+static eider_status check_alone(const struct eider_map_space *space,
+                                const struct eider_layout_operand *operands, uint32_t n_operands,
+                                const struct eider_graph *program, uint32_t i)
+{
+    struct eider_layout_operand alone[EIDER_OPERANDS_MAX] = {{0}};
+    struct eider_map_space s = *space;
+    int apart;
+    s.rank = 0;
+    for (int d = 0; d < space->rank; d++) {
+        if (space->extent[d] == 1 || repeats(space, operands[i].extent, d)) continue;
+        s.stride[i][s.rank] = space->stride[i][d];
+        s.extent[s.rank++] = space->extent[d];
+    }
+    for (uint32_t k = 0; k < n_operands; k++) alone[k].kind = EIDER_SCALAR;
+    alone[i] = operands[i];
+    return eider_map_overlap_check(&s, alone, n_operands, program, &apart);
+}
+
 /* Outputs of one value per row against everything; they interleave with nothing. */
 static eider_status check_row_output(const struct eider_map_space *s,
                                      const struct eider_layout_operand *operands,
@@ -212,6 +234,7 @@ static eider_status check_row_output(const struct eider_map_space *s,
 {
     char a[EIDER_MAP_NAME_BYTES], b[EIDER_MAP_NAME_BYTES];
     uintptr_t low, high, other_low, other_high;
+    EIDER_TRY(check_alone(s, operands, n_operands, program, i));
     range_of(s, operands, i, &low, &high);
     for (uint32_t j = 0; j < n_operands; j++) {
         if (j == i || operands[j].kind == EIDER_SCALAR || !s->data[i] || !s->data[j]) continue;

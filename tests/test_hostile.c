@@ -342,6 +342,58 @@ static void the_hosts_rounding_and_traps_change_nothing(void **state)
     }
 }
 
+/* ---- Calls over rows -------------------------------------------------------------- */
+
+#define EXTENTS(...) ((const int64_t[]){__VA_ARGS__})
+#define BIG (INT64_C(1) << 40)
+
+static void calls_over_rows_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    static float x[64], y[64];
+    const struct {
+        const char *text;
+        eider_tensor args[3];
+        eider_status status;
+        const char *part;
+    } rows[] = {
+        {"in x, y; m = sum(x) + sum(y)",
+         {{NULL, EIDER_BF16, 2, EXTENTS(BIG, 1), NULL},
+          {NULL, EIDER_BF16, 2, EXTENTS(1, 1 << 29), NULL},
+          {NULL, EIDER_F32, 1, EXTENTS(BIG), NULL}},
+         EIDER_OK,
+         ""},
+        {"in x, y; m = colsum(x + y)", /* the rows are more than 2^63, and there are none */
+         {{NULL, EIDER_BF16, 4, EXTENTS(BIG, 1, 0, 4), EXTENTS(0, 0, 0, 1)},
+          {NULL, EIDER_BF16, 4, EXTENTS(1, BIG, 1, 4), EXTENTS(0, 0, 0, 1)},
+          {y, EIDER_F32, 1, EXTENTS(4), NULL}},
+         EIDER_OK,
+         ""},
+        {"in x, y; m = sum(x) + sum(y)",
+         {{x, EIDER_F32, 2, EXTENTS(4, 4), NULL},
+          {x, EIDER_F32, 2, EXTENTS(4, 4), NULL},
+          {y, EIDER_F32, 1, EXTENTS(4), EXTENTS(0)}},
+         EIDER_OVERLAP,
+         "output 'm' overlaps itself"},
+        {"in x, y; m = colsum(x + y)",
+         {{x, EIDER_F32, 2, EXTENTS(4, 4), NULL},
+          {x, EIDER_F32, 2, EXTENTS(4, 4), NULL},
+          {y, EIDER_F32, 1, EXTENTS(4), EXTENTS(0)}},
+         EIDER_OVERLAP,
+         "output 'm' overlaps itself"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        eider_program *program;
+        eider_kernel *kernel = NULL;
+        must(eider_program_parse(ctx, rows[i].text, &program));
+        eider_request request = {.program = program, .args = rows[i].args, .n_args = 3};
+        eider_status status = eider_prepare(cpu, &request, &kernel);
+        assert_refused(status, rows[i].status, status ? rows[i].part : "");
+        eider_kernel_release(kernel);
+        eider_program_release(program);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_kernel_that_would_compile_for_minutes_is_refused),
         cmocka_unit_test(any_shape_and_stride_is_survived),
         cmocka_unit_test(the_hosts_rounding_and_traps_change_nothing),
+        cmocka_unit_test(calls_over_rows_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
