@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "kernel.h"
 #include "sass.h"
@@ -217,6 +218,25 @@ static void the_pass_of_a_loop_is_its_body(void **state)
     /* Nothing moves: the loop that computes most. */
     PASS("0111000", "MOV R0, RZ", "FFMA R1, R1, R1, R1", "FFMA R1, R1, R1, R1", "@P0 BRA 0x10",
          "FADD R1, R1, R1", "@P1 BRA 0x40", "EXIT");
+}
+
+/* Every block a loop of its own, over all before: work by the square, not the cube. */
+static void thousands_of_loops_take_no_minutes(void **state)
+{
+    (void)state;
+    enum { LOOPS = 1500 };
+    static const char *lines[2 * LOOPS + 1];
+    for (size_t i = 0; i < LOOPS; i++) {
+        lines[2 * i] = "LDG.E R0, [R2]";
+        lines[2 * i + 1] = "@P0 BRA 0x0";
+    }
+    lines[2 * LOOPS] = "EXIT";
+    struct eider_sass *s = listed(lines, 2 * LOOPS + 1);
+    clock_t start = clock();
+    assert_int_equal(eider_sass_path_find(s), EIDER_OK);
+    assert_true(clock() - start < 5 * CLOCKS_PER_SEC);
+    assert_int_equal(s->summary.n_pass, 2 * LOOPS);
+    eider_sass_release(s);
 }
 
 /* ---- Kernels ------------------------------------------------------------------ */
@@ -878,6 +898,7 @@ int main(void)
         cmocka_unit_test(line_numbers_are_read_as_they_were_made),
         cmocka_unit_test(without_loops_the_pass_is_the_way_that_moves_most),
         cmocka_unit_test(the_pass_of_a_loop_is_its_body),
+        cmocka_unit_test(thousands_of_loops_take_no_minutes),
         cmocka_unit_test(a_report_tells_what_ptxas_tells),
         cmocka_unit_test(counts_are_per_element_and_add_up),
         cmocka_unit_test(instructions_belong_to_terms_as_written),

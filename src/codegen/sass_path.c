@@ -206,9 +206,9 @@ static void mark_loop(struct paths *p, uint32_t header, uint32_t last)
     for (uint32_t b = 0; b < p->n; b++) p->blocks[b].inside = b == header || b == last;
     for (int changed = 1; changed;) {
         changed = 0;
-        for (uint32_t b = 0; b < p->n; b++) {
-            struct block *block = &p->blocks[b];
-            if (block->inside || !block->seen || block->excluded) continue;
+        for (uint32_t k = p->n; k-- > p->n_order;) { /* one sweep where no loop is inside */
+            struct block *block = &p->blocks[p->order[k]];
+            if (block->inside || block->excluded) continue;
             for (int e = 0; e < 2; e++) {
                 uint32_t to = block->next[e];
                 if (to != NONE && to != header && p->blocks[to].inside) block->inside = 1;
