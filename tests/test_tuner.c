@@ -395,6 +395,35 @@ static void the_order_of_values_and_configs_changes_nothing(void **state)
     assert_int_equal(n_runs, before);
 }
 
+/* Of the default space for elements, some parameters would mean nothing. */
+static void programs_over_rows_and_down_columns_have_spaces_of_their_own(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"out = x - max(x) * y", "out = colsum(x * y)"};
+    for (int k = 0; k < 2; k++) {
+        eider_tuning *tuning;
+        eider_tune_summary s;
+        eider_program *program;
+        const int64_t columns[] = {BENCH_COLUMNS};
+        must(eider_program_parse(b.ctx, texts[k], &program));
+        b.kernel.program = program;
+        if (k) b.args[2] = (eider_tensor){NULL, EIDER_F32, 1, columns, NULL};
+        b.request.space = NULL;
+        b.request.no_records = 1;
+        must(eider_tune(b.device, &b.request, &tuning));
+        eider_tune_describe(tuning, &s);
+        assert_in_range(s.n_entries, 9, 10); /* and the default rule's */
+        for (size_t i = 0; i < s.n_entries; i++) {
+            eider_tune_entry e;
+            must(eider_tune_entry_get(tuning, i, &e));
+            assert_null(strstr(e.config, "tiles"));
+            assert_int_equal(e.outcome == EIDER_TUNE_FAILED || e.outcome == EIDER_TUNE_WRONG, 0);
+        }
+        eider_tune_release(tuning);
+        eider_program_release(program);
+    }
+}
+
 static void without_a_space_the_parameters_of_the_template_are_tuned(void **state)
 {
     (void)state;
@@ -658,6 +687,7 @@ int main(void)
         TEST(malformed_spaces_are_named_with_their_column),
         TEST(the_order_of_values_and_configs_changes_nothing),
         TEST(without_a_space_the_parameters_of_the_template_are_tuned),
+        TEST(programs_over_rows_and_down_columns_have_spaces_of_their_own),
         TEST(searches_time_no_more_than_they_may),
         TEST(pinned_never_times_or_compiles),
         TEST(lookup_finds_what_was_tuned_for_the_bucket),

@@ -12,10 +12,18 @@
 #define VALUES_MAX 64
 #define ARENA_BYTES_MAX ((size_t)1 << 30)
 
-/* What is tried when the caller names no space: the parameters that matter for streaming
- * kernels, around the default rule. */
-#define SPACE_GPU "vec=2|4|8|16,unroll=1|2|4,block=128|256|512,tiles=1|2,load=ca|cs|nc,store=wb|cs"
-#define SPACE_CPU "vec=8|16|32,unroll=1|2|4,block=1,tiles=16|64|256"
+/* What is tried when the caller names no space: the parameters that matter for kernels of a
+ * template, around the default rule, which chooses those that are not here to fit. */
+static const struct {
+    const char *shape, *gpu, *cpu;
+} spaces[] = {
+    {"map", "vec=2|4|8|16,unroll=1|2|4,block=128|256|512,tiles=1|2,load=ca|cs|nc,store=wb|cs",
+     "vec=8|16|32,unroll=1|2|4,block=1,tiles=16|64|256"},
+    {"row", "vec=2|4|8,unroll=1|2,row=32|64|128|256|512|1024,load=ca|cs",
+     "vec=8|16|32,unroll=1|2|4"},
+    {"column", "vec=1|2|4|8,unroll=1|2|4,block=128|256|512|1024,load=ca|cs",
+     "vec=8|16|32,unroll=1|2|4"},
+};
 
 struct axis {
     char name[EIDER_PAIR_BYTES];
@@ -278,12 +286,19 @@ static eider_status keep_promising(const struct eider_call *call, struct eider_s
     return EIDER_OK;
 }
 
+static const char *default_space(const struct eider_call *call)
+{
+    size_t i = 0, last = sizeof spaces / sizeof spaces[0] - 1;
+    while (i < last && strcmp(spaces[i].shape, call->plan.shape->name) != 0) i++;
+    return call->plan.target.sm ? spaces[i].gpu : spaces[i].cpu;
+}
+
 static eider_status fill(struct builder *b)
 {
     const eider_tune_request *r = b->call->request;
     int is_default = !r->space && !r->n_configs;
     if (is_default && !b->call->graph) return add(b, &b->call->fixed);
-    if (is_default) EIDER_TRY(add_space(b, b->call->plan.target.sm ? SPACE_GPU : SPACE_CPU, 1));
+    if (is_default) EIDER_TRY(add_space(b, default_space(b->call), 1));
     if (is_default) EIDER_TRY(add(b, &b->call->fixed)); /* the default rule's, wherever it lies */
     if (r->space) EIDER_TRY(add_space(b, r->space, 0));
     for (size_t i = 0; i < r->n_configs; i++) EIDER_TRY(add_listed(b, r->configs[i]));
