@@ -399,7 +399,7 @@ static void the_order_of_values_and_configs_changes_nothing(void **state)
 static void programs_over_rows_and_down_columns_have_spaces_of_their_own(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"out = x - max(x) * y", "out = colsum(x * y)"};
+    static const char *const texts[] = {"out = x * sum(x * y)", "out = colsum(x * y)"};
     for (int k = 0; k < 2; k++) {
         eider_tuning *tuning;
         eider_tune_summary s;
@@ -422,6 +422,32 @@ static void programs_over_rows_and_down_columns_have_spaces_of_their_own(void **
         eider_tune_release(tuning);
         eider_program_release(program);
     }
+}
+
+static void damage(void *user, const char *config, const eider_tensor *args, size_t n)
+{
+    (void)user, (void)n;
+    if (strstr(config, "vec=2,")) ((float *)args[2].data)[1] += 1;
+}
+
+static void sums_may_be_rounded_otherwise_but_not_be_others(void **state)
+{
+    (void)state;
+    eider_tuning *tuning;
+    eider_tune_entry e;
+    eider_program *program;
+    must(eider_program_parse(b.ctx, "out = x + sum(x * y)", &program));
+    b.kernel.program = program;
+    b.request.space = "vec=2|8|16,unroll=1";
+    b.request.no_records = 1;
+    b.request.hooks.after_run = damage;
+    must(eider_tune(b.device, &b.request, &tuning));
+    for (size_t i = 0; i < 3; i++) {
+        must(eider_tune_entry_get(tuning, i, &e));
+        assert_int_equal(e.outcome == EIDER_TUNE_WRONG, strncmp(e.config, "vec=2,", 6) == 0);
+    }
+    eider_tune_release(tuning);
+    eider_program_release(program);
 }
 
 static void without_a_space_the_parameters_of_the_template_are_tuned(void **state)
@@ -687,6 +713,7 @@ int main(void)
         TEST(malformed_spaces_are_named_with_their_column),
         TEST(the_order_of_values_and_configs_changes_nothing),
         TEST(without_a_space_the_parameters_of_the_template_are_tuned),
+        TEST(sums_may_be_rounded_otherwise_but_not_be_others),
         TEST(programs_over_rows_and_down_columns_have_spaces_of_their_own),
         TEST(searches_time_no_more_than_they_may),
         TEST(pinned_never_times_or_compiles),

@@ -688,8 +688,9 @@ typedef struct eider_tune_request {
      * writes beyond them, is rejected. */
     const char *reference;     /* NULL: the default rule; of a source the first candidate */
     int32_t check_program;     /* nonzero: compare the reference with eider_program_eval */
-    double tolerance;          /* 0: bits must be equal.  Else |difference| may be this
-                                     * times max(1, |value|), and math modes are candidates */
+    double tolerance;          /* 0: bits must be equal, but for how sums are rounded.  Else
+                                     * |difference| may be this times max(1, |value|), and math
+                                     * modes are candidates */
     const char *restore;       /* operands that are put back before every run: "x,y" */
     const char *reset_to_zero; /* operands that are zeroed before every run */
 
