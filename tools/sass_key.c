@@ -13,6 +13,7 @@
 #include "sass_report.h"
 
 #define KEY_DIGITS 32
+#define KEY_DIGITS_MIN 8 /* of the beginning of one; `eider cache ls` shows 12 */
 #define RANK_1_EXTENT ((int64_t)1 << 20)
 #define WIDE_EXTENT ((int64_t)1 << 34)
 #define INNER_EXTENT 4096
@@ -21,13 +22,15 @@
 
 int cli_sass_is_key(const char *word)
 {
-    return strlen(word) == KEY_DIGITS && strspn(word, "0123456789abcdef") == KEY_DIGITS;
+    size_t n = strlen(word);
+    return n >= KEY_DIGITS_MIN && n <= KEY_DIGITS && strspn(word, "0123456789abcdef") == n;
 }
 
 /* ---- What is kept ------------------------------------------------------ */
 
 struct kept {
     int found;
+    char key[KEY_DIGITS + 1];
     char *manifest, *entry, *code;
     size_t code_size;
 };
@@ -37,6 +40,7 @@ static int32_t keep(void *user, const eider_cache_entry *entry)
     struct kept *k = user;
     if (entry->problem) return 0;
     k->found = 1;
+    snprintf(k->key, sizeof k->key, "%s", entry->key);
     k->manifest = strdup(entry->manifest);
     k->entry = strdup(entry->entry);
     k->code = malloc(entry->code_size + 1);
@@ -197,7 +201,7 @@ static int open_kept(struct cli_sass_input *in, const char *key, const char *set
     if (!kept->manifest || !kept->entry || !kept->code) return cli_fail_memory(kept->code_size);
     int is_made = compile(in, kept->manifest, settings);
     if (is_made) eider_kernel_describe(in->kernel, &info);
-    if (is_made && (settings || strcmp(info.key, key) == 0)) return CLI_OK;
+    if (is_made && (settings || strcmp(info.key, kept->key) == 0)) return CLI_OK;
     if (settings)
         return cli_fail(CLI_LIBRARY, "the kernel of key %s cannot be made with +%s", key, settings);
     eider_kernel_release(in->kernel);
