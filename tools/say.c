@@ -62,7 +62,8 @@ void cli_log(void *user, int level, const char *line)
 {
     static const char *const names[] = {"error", "warning", "note"};
     (void)user;
-    if (level < 0 || level > 1) return;
+    /* Of the notes those on tunings, which EIDER_PRINT_AUTOTUNING asks for. */
+    if (level < 0 || level > 2 || (level == 2 && strncmp(line, "tune ", 5) != 0)) return;
     cli_progress_end();
     fprintf(stderr, "eider: %s: ", names[level]);
     put_plain(line);

@@ -21,7 +21,7 @@ int cli_fail_file(eider_status status);
 /* Reports that `bytes` of memory could not be had.  Returns CLI_LIBRARY. */
 int cli_fail_memory(size_t bytes);
 
-/* An eider_log: prints errors and warnings of the library. */
+/* An eider_log: prints errors and warnings of the library, and notes on tunings. */
 void cli_log(void *user, int level, const char *line);
 
 /* A line that the next one replaces; only when standard error is a terminal. */

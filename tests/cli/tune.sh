@@ -21,6 +21,7 @@ PY
 
 # What is recorded answers without timing; what is not is an error that names the key.
 tune here --pinned | grep -q '^choice  vec='
+EIDER_PRINT_AUTOTUNING=1 tune notes --space 'vec=4|8' 2>&1 | grep -q '^eider: note: tune chose vec='
 code=0
 tune empty --pinned >/dev/null 2>text || code=$?
 grep -q '^eider: error: nothing is recorded for key [0-9a-f]\{32\}' text && [ $code = 3 ]
