@@ -8,6 +8,7 @@
  *   row_build.c     the IR: the kernel and its stages
  *   row_memory.c    the IR: loads and stores of elements
  *   row_reduce.c    the IR: from the values of a row to one
+ *   column.c        another template, of sums down the rows, made of these parts
  *
  * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows.  A
  * row is cut into vectors of `vec` elements; vector number v belongs to thread v % row.  The
