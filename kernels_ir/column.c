@@ -360,6 +360,22 @@ static void column_defaults(const struct eider_layout *layout,
     if (config->choice[EIDER_PARAM_store] < 0) eider_config_set(config, EIDER_PARAM_store, "wb");
 }
 
+static void column_space(const struct eider_layout *layout, struct eider_target target,
+                         const struct eider_config *rule, struct eider_text *out)
+{
+    struct eider_row_config c = eider_row_config_of(rule);
+    int vec = c.vec > 1 ? c.vec / 2 : 1, row = c.row > 1 ? c.row / 2 : 1;
+    int block = c.block >= 2 * WARP ? c.block / 2 : c.block;
+    (void)layout;
+    if (target.sm)
+        eider_text_add(out,
+                       "vec=%d|%d|%d,row=%d|%d|%d,block=%d|%d|%d,unroll=2|4|8,load=ca|cs|nc,"
+                       "store=wb\n",
+                       vec, 2 * vec, 4 * vec, row, 2 * row, 4 * row, block, 2 * block, 4 * block);
+    else
+        eider_text_add(out, "vec=%d|%d|%d,row=1,block=1,unroll=1|2|4\n", vec, 2 * vec, 4 * vec);
+}
+
 static eider_status column_check(const struct eider_layout *layout, struct eider_target target,
                                  const struct eider_config *config)
 {
@@ -396,6 +412,7 @@ const struct eider_template eider_template_column = {
     .takes = column_takes,
     .layout = eider_row_layout,
     .defaults = column_defaults,
+    .space = column_space,
     .check = column_check,
     .fibers = column_fibers,
     .build = column_build,

@@ -237,6 +237,7 @@ const struct eider_template eider_template_map = {
     .takes = map_takes,
     .layout = map_layout,
     .defaults = eider_map_defaults,
+    .space = eider_map_space,
     .check = map_check,
     .build = eider_map_build,
     .bind = eider_map_bind,

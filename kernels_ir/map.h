@@ -125,5 +125,7 @@ void eider_map_build(struct eider_emit *e, const struct eider_lowered *program,
 extern const struct eider_template eider_template_map;
 void eider_map_defaults(const struct eider_layout *layout, const struct eider_device_facts *facts,
                         struct eider_config *config);
+void eider_map_space(const struct eider_layout *layout, struct eider_target target,
+                     const struct eider_config *rule, struct eider_text *out);
 
 #endif

@@ -129,3 +129,13 @@ void eider_map_defaults(const struct eider_layout *layout, const struct eider_de
     else
         choose_cpu(layout, facts, config);
 }
+
+/* The parameters that matter for streaming kernels. */
+void eider_map_space(const struct eider_layout *layout, struct eider_target target,
+                     const struct eider_config *rule, struct eider_text *out)
+{
+    (void)layout, (void)rule;
+    eider_text_add(out, target.sm ? "vec=2|4|8|16,unroll=1|2|4,block=128|256|512,tiles=1|2,"
+                                    "load=ca|cs|nc,store=wb|cs\n"
+                                  : "vec=8|16|32,unroll=1|2|4,block=1,tiles=16|64|256\n");
+}

@@ -246,6 +246,7 @@ const struct eider_template eider_template_row = {
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,
+    .space = eider_row_space,
     .check = row_check,
     .fibers = row_fibers,
     .build = eider_row_build,

@@ -1,9 +1,11 @@
-/* row_defaults.c -- the config of a row kernel that nobody tuned.
+/* row_defaults.c -- the config of a row kernel that nobody tuned, and those worth a try.
  *
  * Invariant: what the caller has set stays; what is added passes the template's check for the
  * same layout and target, unless what was set cannot.
  */
 #include "row.h"
+
+#include <stdio.h>
 
 #define ELEMENTS_KEPT 64 /* of all inputs together, per thread: that many registers or half */
 #define VECTORS_KEPT 4   /* in flight per thread and input, where the row has as many */
@@ -107,4 +109,47 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
         choose_cpu(layout, config);
     choose_word(config, EIDER_PARAM_load, "ca");
     choose_word(config, EIDER_PARAM_store, "wb");
+}
+
+/* ---- The configs worth timing --------------------------------------------------- */
+
+#define REGISTERS_TRIED 2 /* times ELEMENTS_KEPT: what a thread may keep at most */
+#define ROW_FACTOR 4      /* as many times more and fewer threads are tried */
+
+/* With this vector and so many threads: all of the row kept, where it fits, so that nothing is
+ * read twice; or read again, from the cache, in every stage. */
+static void add_split(const struct eider_layout *layout, int vec, int row, int unroll,
+                      struct eider_text *out)
+{
+    struct traits t = traits_of(layout);
+    int64_t length = layout->length ? layout->length : LENGTH_ASSUMED;
+    int64_t vectors = (length + vec - 1) / vec, each = (vectors + row - 1) / row;
+    int block = row < GPU_BLOCK ? GPU_BLOCK : row, most = ELEMENTS_KEPT / (vec * t.n_inputs);
+    if (row > 1 && row / 2 >= vectors) return; /* half the threads would have nothing */
+    char common[96];
+    snprintf(common, sizeof common, "vec=%d,row=%d,block=%d|%d", vec, row, block,
+             2 * block <= GPU_BLOCK_MAX ? 2 * block : block);
+    if (each <= REGISTERS_TRIED * (int64_t)most && each <= kept(INT32_MAX)) {
+        eider_text_add(out, "%s,keep=%d,unroll=%d,load=ca|cs|nc,store=wb|cs\n", common, kept(each),
+                       unroll);
+        eider_text_add(out, "%s,keep=0,unroll=2|4,load=ca,store=wb|cs\n", common);
+    } else {
+        eider_text_add(out, "%s,keep=0|%d,unroll=1|2|4,load=ca|nc,store=wb|cs\n", common,
+                       most > 1 ? kept(most) : 1);
+    }
+}
+
+void eider_row_space(const struct eider_layout *layout, struct eider_target target,
+                     const struct eider_config *rule, struct eider_text *out)
+{
+    struct eider_row_config c = eider_row_config_of(rule);
+    int vec = c.vec > 1 ? c.vec / 2 : 1, row = c.row > ROW_FACTOR ? c.row / ROW_FACTOR : 1;
+    if (!target.sm) {
+        eider_text_add(out, "vec=%d|%d|%d,row=1,keep=0|4,block=1,unroll=1|2|4\n", vec, 2 * vec,
+                       4 * vec);
+        return;
+    }
+    for (; vec <= 2 * c.vec && vec <= layout->vec_max; vec *= 2)
+        for (int r = row; r <= ROW_FACTOR * c.row && r <= GPU_BLOCK_MAX; r *= 2)
+            add_split(layout, vec, r, c.unroll, out);
 }

@@ -63,6 +63,11 @@ struct eider_template {
     /* Sets every unset parameter in `uses`, by rule; leaves the others unset. */
     void (*defaults)(const struct eider_layout *layout, const struct eider_device_facts *facts,
                      struct eider_config *config);
+    /* The configs worth timing, around `rule`, which is complete: a product of lists in each
+     * line, as eider_tune_request.space is written, of parameters in `uses`.  Configs that
+     * `check` refuses may be among them, and one may be there twice. */
+    void (*space)(const struct eider_layout *layout, struct eider_target target,
+                  const struct eider_config *rule, struct eider_text *out);
     /* Fails with EIDER_CONFIG, naming the parameter, when `config` cannot work. */
     eider_status (*check)(const struct eider_layout *layout, struct eider_target target,
                           const struct eider_config *config);

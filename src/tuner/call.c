@@ -174,6 +174,8 @@ eider_status eider_call_complete(const struct eider_call *call, const struct eid
     eider_pairs_print(&rest, text);
     request.config = text;
     EIDER_TRY(eider_prepare_plan(call->ctx, call->device, &request, &plan));
+    for (int p = 0; p < EIDER_PARAM_COUNT; p++)
+        if (!(plan.shape->uses >> p & 1)) plan.config.choice[p] = -1; /* the same kernel */
     eider_config_print(&plan.config, buffer + length);
     return EIDER_OK;
 }

@@ -47,8 +47,9 @@ eider_status eider_call_request(const struct eider_call *call, const char *confi
                                 struct eider_call_request *out);
 void eider_call_request_release(const struct eider_call *call, struct eider_call_request *r);
 
-/* The complete canonical config of a candidate: every parameter of a program; the names of a
- * source in alphabetical order.  Fails with EIDER_CONFIG when it cannot work.
+/* The complete canonical config of a candidate: every parameter that a program's template
+ * uses, and no other; the names of a source in alphabetical order.  Fails with EIDER_CONFIG when
+ * it cannot work.
  * `buffer` has EIDER_PAIRS_TEXT_BYTES bytes. */
 eider_status eider_call_complete(const struct eider_call *call, const struct eider_pairs *config,
                                  char *buffer);

@@ -2,7 +2,8 @@
  *
  * The reference runs first and what it leaves is kept.  Before each candidate's run all
  * outputs are poisoned, so that nobody passes with the numbers of another; afterwards every
- * byte between the guard bands is compared, and the guard bands themselves.
+ * byte between the guard bands is compared, and the guard bands themselves.  Where bytes differ,
+ * compare.h says whether they may.
  */
 #ifndef EIDER_TUNER_GATE_H
 #define EIDER_TUNER_GATE_H

@@ -9,6 +9,7 @@
 #define EIDER_TUNER_SCRATCH_H
 
 #include "call.h"
+#include "rounding.h"
 
 #define EIDER_GUARD_BYTES 4096
 
@@ -26,10 +27,11 @@ struct eider_scratch_operand {
     char *block;         /* guard, span, guard; NULL: the caller's memory, or a scalar */
     char *low;           /* of the span */
     size_t span;
-    char *guard;       /* what its guard bands must hold */
-    const char *image; /* what is put back; the caller's memory, or `made` */
-    void *made;        /* values that were made up, or NULL */
-    void *wanted;      /* what the reference left in the span */
+    char *guard;                    /* what its guard bands must hold */
+    const char *image;              /* what is put back; the caller's memory, or `made` */
+    void *made;                     /* values that were made up, or NULL */
+    void *wanted;                   /* what the reference left in the span */
+    struct eider_rounding rounding; /* how far others may be from it */
 };
 
 struct eider_scratch {

@@ -12,19 +12,6 @@
 #define VALUES_MAX 64
 #define ARENA_BYTES_MAX ((size_t)1 << 30)
 
-/* What is tried when the caller names no space: the parameters that matter for kernels of a
- * template, around the default rule, which chooses those that are not here to fit. */
-static const struct {
-    const char *shape, *gpu, *cpu;
-} spaces[] = {
-    {"map", "vec=2|4|8|16,unroll=1|2|4,block=128|256|512,tiles=1|2,load=ca|cs|nc,store=wb|cs",
-     "vec=8|16|32,unroll=1|2|4,block=1,tiles=16|64|256"},
-    {"row", "vec=2|4|8,unroll=1|2,row=32|64|128|256|512|1024,load=ca|cs",
-     "vec=8|16|32,unroll=1|2|4"},
-    {"column", "vec=1|2|4|8,unroll=1|2|4,block=128|256|512|1024,load=ca|cs",
-     "vec=8|16|32,unroll=1|2|4"},
-};
-
 struct axis {
     char name[EIDER_PAIR_BYTES];
     size_t n;
@@ -286,11 +273,23 @@ static eider_status keep_promising(const struct eider_call *call, struct eider_s
     return EIDER_OK;
 }
 
-static const char *default_space(const struct eider_call *call)
+/* What the template thinks worth timing, line by line, and the default rule's. */
+static eider_status add_default(struct builder *b)
 {
-    size_t i = 0, last = sizeof spaces / sizeof spaces[0] - 1;
-    while (i < last && strcmp(spaces[i].shape, call->plan.shape->name) != 0) i++;
-    return call->plan.target.sm ? spaces[i].gpu : spaces[i].cpu;
+    const struct eider_plan *plan = &b->call->plan;
+    struct eider_text text;
+    char *lines = NULL, *rest = NULL;
+    size_t size;
+    eider_text_init(&text, &b->call->ctx->allocator);
+    plan->shape->space(&plan->layout, plan->target, &plan->config, &text);
+    eider_status status = eider_text_take(&text, &lines, &size);
+    eider_text_release(&text);
+    if (status != EIDER_OK) return status;
+    for (char *line = strtok_r(lines, "\n", &rest); line && status == EIDER_OK;
+         line = strtok_r(NULL, "\n", &rest))
+        status = add_space(b, line, 1);
+    eider_mem_free(&b->call->ctx->allocator, lines);
+    return status == EIDER_OK ? add(b, &b->call->fixed) : status;
 }
 
 static eider_status fill(struct builder *b)
@@ -298,8 +297,7 @@ static eider_status fill(struct builder *b)
     const eider_tune_request *r = b->call->request;
     int is_default = !r->space && !r->n_configs;
     if (is_default && !b->call->graph) return add(b, &b->call->fixed);
-    if (is_default) EIDER_TRY(add_space(b, default_space(b->call), 1));
-    if (is_default) EIDER_TRY(add(b, &b->call->fixed)); /* the default rule's, wherever it lies */
+    if (is_default) EIDER_TRY(add_default(b));
     if (r->space) EIDER_TRY(add_space(b, r->space, 0));
     for (size_t i = 0; i < r->n_configs; i++) EIDER_TRY(add_listed(b, r->configs[i]));
     if (b->space->n) return EIDER_OK;
