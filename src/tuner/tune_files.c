@@ -3,7 +3,9 @@
  * Invariant: what is written is sorted and has each line once, so that the same timings are
  * the same bytes, however they came together.
  */
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "records.h"
 #include "tuner.h"
@@ -24,6 +26,8 @@ static eider_status read_file(eider_context *ctx, struct eider_records *records,
                               const char *key, int must_be)
 {
     size_t before = records->n;
+    if (must_be && access(path, R_OK) != 0)
+        return eider_fail(EIDER_IO, "%s: %s", path, strerror(errno));
     EIDER_TRY(eider_records_read(records, path, key));
     if (records->n_bad)
         eider_context_log(ctx, 1, "skipped %zu lines of %s: they are not timings of this version",
