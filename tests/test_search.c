@@ -3,8 +3,10 @@
  * The tables are made from a model of a streaming kernel: bytes in flight against latency,
  * occupancy against registers, a preference for one cache policy, roughness between
  * neighbours and noise; its constants differ from table to table, so that the best config
- * lies in another corner each time.  tests/data/tuning_*.jsonl, where they exist, are
- * recordings of a device and are replayed likewise.
+ * lies in another corner each time.  tests/data/tuning_*.jsonl are recordings, replayed
+ * likewise: the CPU backend on two cores of an AMD EPYC, `eider tune PROGRAM --device cpu
+ * --hot --search exhaustive --rounds 150` over 560 configs, the programs being swiglu,
+ * dswiglu and gelu_erf(x) + y.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -285,15 +287,10 @@ static void directed_comes_within_2_percent_on_recorded_timings(void **state)
 {
     (void)state;
     const char *folder = getenv("EIDER_TEST_DATA");
-    int n_files = 0;
-    for (int i = 1; i <= 9; i++) {
+    for (int i = 1; i <= 3; i++) {
         char path[4096];
         snprintf(path, sizeof path, "%s/data/tuning_%d.jsonl", folder ? folder : EIDER_TEST_DATA,
                  i);
-        FILE *file = fopen(path, "r");
-        if (!file) continue;
-        fclose(file);
-        n_files++;
         load_recording(path);
         assert_in_range(table.n, 400, CONFIGS_MAX);
         for (uint64_t seed = 0; seed < 5; seed++) {
@@ -305,7 +302,6 @@ static void directed_comes_within_2_percent_on_recorded_timings(void **state)
             assert_true(regret <= NEAR);
         }
     }
-    if (n_files == 0) skip();
 }
 
 int main(void)
