@@ -2,7 +2,7 @@
 """Compares the tables of errors in NUMERICS.md with what is measured.
 
     numerics.py NUMERICS.md             every result of every activation has its row
-    numerics.py --measure NUMERICS.md   the rows of the CPU are what it measures now, to 1 %
+    numerics.py --measure NUMERICS.md   the rows of the CPU are what it measures now, as rounded
 
 Runs the program `eider` from PATH.  Measuring takes minutes; `./dev sweep` does it.
 """
@@ -13,7 +13,8 @@ import subprocess
 import sys
 
 MODES = ("approx", "fast", "exact")
-COLUMNS = ("ulp", "ulp_of_subnormals", "absolute_below_1")
+COLUMNS = {"ulp": 0.01, "ulp_of_subnormals": 0.01, "absolute_below_1": 0.05}  # allowed distance:
+# ulps have three digits in the tables, absolute errors two
 TYPES = ("bf16", "f16", "f32")
 
 
@@ -47,14 +48,14 @@ def wanted_rows():
 
 
 def differences(table):
-    """What is published and what is measured, where they are more than 1 % apart."""
+    """What is published and what is measured, where they are further apart than rounding."""
     for t in TYPES:
         for got in eider("check", "--all", "--device", "cpu", "--type", t):
             key = (t, got["program"], got["output"])
             published = table[key][got["math"]]
-            for name, want in zip(COLUMNS, published):
+            for (name, allowed), want in zip(COLUMNS.items(), published):
                 error = float(got[name]["error"])
-                if abs(error - want) > 0.01 * max(abs(want), 1e-30):
+                if abs(error - want) > allowed * max(abs(want), 1e-30):
                     yield f"{key} {got['math']}: {name} is {error:.3g}, published {want:.3g}"
             if got["mismatches"]:
                 yield f"{key} {got['math']}: {got['mismatches']} mismatches"
