@@ -90,6 +90,18 @@ def graph_us(calls, repeat):
     return [us / launches for us, (launches, _) in zip(times, graphs)]
 
 
+def sets_us(contenders, n_sets, small, repeat):
+    """Median microseconds of each contender, measured together; each has a call per set of
+    operands, of which large ones need the first only."""
+    if not small:
+        return events_us([c[0] for c in contenders], repeat)
+
+    def all_sets(calls):
+        return lambda: [call() for call in calls]
+    rounds = max(1, 32 // n_sets)
+    return graph_us([(rounds * len(c), all_sets(c * rounds)) for c in contenders], repeat)
+
+
 class Row:
     """One activation at one type and size, with the tensors of every contender."""
 
@@ -157,14 +169,7 @@ class Row:
         return f"block={TRITON_CONFIGS[best][0]},warps={TRITON_CONFIGS[best][1]}", candidates[best]
 
     def time(self, contenders, repeat):
-        """Median microseconds of each contender, measured together."""
-        if not self.small:
-            return events_us([c[0] for c in contenders], repeat)
-
-        def all_sets(calls):
-            return lambda: [call() for call in calls]
-        rounds = max(1, 32 // len(self.sets))
-        return graph_us([(rounds * len(c), all_sets(c * rounds)) for c in contenders], repeat)
+        return sets_us(contenders, len(self.sets), self.small, repeat)
 
     def error(self, calls):
         """Largest |eider - formula| / (1 + |formula|) over the first set."""

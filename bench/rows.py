@@ -25,13 +25,12 @@ import torch
 import torch.nn.functional as F
 
 import eider
-from compare import events_us, graph_us
+from compare import SMALL_BYTES, sets_us
 
 TORCH_TYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "i64": torch.int64}
 SHAPES = ("32768x256,32768x1024,32768x4096,32768x8192,16384x16384,16384x32768,8192x65536,"
           "16384x131072,8192x262144")
 IGNORE, EPS = -100, 1e-6
-SMALL_BYTES = 1 << 30  # below this, launches from Python would be seen in the times
 COLUMNS = ["program", "type", "rows", "length", "bytes", "eider", "tuned", "memcpy", "torch",
            "liger", "of_copy", "ratio", "error", "eider_us", "registers", "compile_ms", "config",
            "tuned_config"]
@@ -215,14 +214,7 @@ class Cell:
         return [lambda i=i: function(*i) for i, _ in self.sets]
 
     def time(self, contenders, repeat):
-        """Median microseconds of each contender, measured together."""
-        if not self.small:
-            return events_us([c[0] for c in contenders], repeat)
-
-        def all_sets(calls):
-            return lambda: [call() for call in calls]
-        rounds = max(1, 32 // len(self.sets))
-        return graph_us([(rounds * len(c), all_sets(c * rounds)) for c in contenders], repeat)
+        return sets_us(contenders, len(self.sets), self.small, repeat)
 
     def error(self, calls):
         calls[0]()

@@ -287,19 +287,13 @@ static void build_kernel(struct column_build *k, const char *name)
 {
     struct eider_row_build *b = &k->b;
     uint32_t shared = n_y(b) > 1 ? (uint32_t)(b->c.block * b->c.vec * SLOT_BYTES) : 0;
-    struct eider_kernel_param *params = eider_row_alloc(b, b->slots.n, sizeof *params);
     k->need = eider_row_alloc(b, b->program->graph->n_cells, 1);
     k->ones = eider_row_alloc(b, (size_t)b->c.unroll, sizeof *k->ones);
     k->vectors = eider_row_vectors(b, b->c.unroll);
     for (int u = 0; u < b->c.unroll && b->e->status == EIDER_OK; u++)
         k->ones[u] = eider_row_context(b, 1);
-    if (b->e->status != EIDER_OK) return;
-    eider_row_declare(b, params);
-    b->machine->kernel_begin(b->e, name, params, b->slots.n, (uint32_t)b->c.block);
+    if (b->e->status != EIDER_OK || !eider_row_begin(b, name, shared)) return;
     if (b->e->status == EIDER_OK) {
-        if (shared) b->shared = eider_emit_shared(b->e, shared);
-        b->cols = b->layout->length ? eider_row_number(b->i32, b->layout->length)
-                                    : b->machine->param(b->e, b->slots.cols);
         locate_thread(k);
         eider_row_read_flags(b);
         list_sums(k);

@@ -207,16 +207,8 @@ static eider_status map_bytes(const struct eider_layout *layout, const eider_ten
                               uint64_t *out)
 {
     struct eider_map_space s;
-    uint64_t total = 0;
     EIDER_TRY(eider_map_space_of(layout->operands, layout->n_operands, NULL, args, &s));
-    for (uint32_t i = 0; i < layout->n_operands && s.count; i++) {
-        uint64_t bytes = eider_dtype_size(layout->operands[i].type);
-        if (layout->operands[i].kind == EIDER_SCALAR) continue;
-        for (int d = 0; d < s.rank; d++)
-            if (s.stride[i][d]) bytes *= (uint64_t)s.extent[d];
-        total += bytes;
-    }
-    *out = total;
+    *out = eider_map_space_bytes(layout, &s);
     return EIDER_OK;
 }
 

@@ -63,6 +63,10 @@ eider_status eider_map_space_of(const struct eider_layout_operand *operands, uin
                                 const struct eider_graph *program, const eider_tensor *args,
                                 struct eider_map_space *out);
 
+/* What the call's operands hold, each element once however often it is read. */
+uint64_t eider_map_space_bytes(const struct eider_layout *layout,
+                               const struct eider_map_space *space);
+
 /* "operand 2" or "input 'gate'"; `buffer` has EIDER_MAP_NAME_BYTES bytes. */
 #define EIDER_MAP_NAME_BYTES (EIDER_NAME_BYTES + 16)
 const char *eider_map_name(const struct eider_graph *program, uint32_t i, char *buffer);

@@ -28,12 +28,6 @@ void eider_map_slots_of(const struct eider_layout *layout, int index_bits,
             if (layout->operands[i].stride_class[d] == 2) out->stride[i][d] = (uint16_t)out->n++;
 }
 
-static void put(struct eider_bound *out, uint32_t slot, uint64_t value)
-{
-    out->slots[slot] = value;
-    out->params[slot] = &out->slots[slot];
-}
-
 /* Blocks and everything that does not depend on strides. */
 static eider_status put_geometry(const struct eider_map_config *c, uint32_t n_operands,
                                  int64_t count, unsigned flags, struct eider_bound *out)
@@ -46,8 +40,8 @@ static eider_status put_geometry(const struct eider_map_config *c, uint32_t n_op
                           (long long)count, (long long)blocks, (long long)per_block, GRID_MAX);
     out->grid = (uint64_t)blocks;
     out->block = (uint32_t)c->block;
-    put(out, n_operands, (uint64_t)count);
-    put(out, n_operands + 1, flags);
+    eider_bound_put(out, n_operands, (uint64_t)count);
+    eider_bound_put(out, n_operands + 1, flags);
     return EIDER_OK;
 }
 
@@ -56,10 +50,10 @@ static eider_status put_operand(const struct eider_layout_operand *operand, uint
 {
     if (!arg->data) return eider_fail(EIDER_BAD_ARG, "operand %u has no data", (unsigned)i);
     if (operand->kind == EIDER_SCALAR) {
-        put(out, i, 0);
+        eider_bound_put(out, i, 0);
         memcpy(&out->slots[i], arg->data, eider_dtype_size(operand->type));
     } else {
-        put(out, i, data);
+        eider_bound_put(out, i, data);
     }
     return EIDER_OK;
 }
@@ -120,7 +114,7 @@ static int bind_contiguous(const struct eider_layout *layout, const struct eider
         if (args[i].type != operand->type || !args[i].data) return 0;
         if (operand->kind == EIDER_SCALAR) {
             if (args[i].rank != 0) return 0;
-            put(out, i, 0);
+            eider_bound_put(out, i, 0);
             memcpy(&out->slots[i], args[i].data, eider_dtype_size(operand->type));
             continue;
         }
@@ -132,7 +126,7 @@ static int bind_contiguous(const struct eider_layout *layout, const struct eider
         if (data & (uintptr_t)(access_bytes(c, operand->type) - 1)) flags &= ~EIDER_MAP_ALIGNED;
         if (operand->kind == EIDER_OUTPUT && data & (EIDER_STREAM_ALIGN - 1))
             flags &= ~EIDER_MAP_STREAM;
-        put(out, i, data);
+        eider_bound_put(out, i, data);
     }
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < n && layout->operands[i].kind == EIDER_OUTPUT; j++) {
@@ -200,11 +194,11 @@ static void put_divisor(struct eider_bound *out, const struct eider_map_slots *s
                         uint64_t extent)
 {
     unsigned shift = 0;
-    put(out, slots->extent[d], extent);
+    eider_bound_put(out, slots->extent[d], extent);
     if (slots->magic[d] == EIDER_MAP_NO_SLOT) return;
     while (((uint64_t)1 << shift) < extent) shift++;
-    put(out, slots->magic[d], (((uint64_t)1 << (31 + shift)) + extent - 1) / extent);
-    put(out, slots->shift[d], shift);
+    eider_bound_put(out, slots->magic[d], (((uint64_t)1 << (31 + shift)) + extent - 1) / extent);
+    eider_bound_put(out, slots->shift[d], shift);
 }
 
 /* Vectors along the innermost dimension: whether rows are whole numbers of them, and
@@ -258,7 +252,8 @@ static eider_status bind_general(const struct eider_layout *layout,
     for (uint32_t i = 0; i < n; i++)
         for (int d = 0; d < layout->rank; d++)
             if (slots.stride[i][d] != EIDER_MAP_NO_SLOT)
-                put(out, slots.stride[i][d], from[d] < 0 ? 0 : (uint64_t)s.stride[i][from[d]]);
+                eider_bound_put(out, slots.stride[i][d],
+                                from[d] < 0 ? 0 : (uint64_t)s.stride[i][from[d]]);
     return EIDER_OK;
 }
 

@@ -44,18 +44,6 @@ static struct traits traits_of(const struct eider_layout *layout)
     return t;
 }
 
-/* The parameter's value: what the caller has set, else `rule`, which is set. */
-static int choose(struct eider_config *config, enum eider_param param, int rule)
-{
-    if (config->choice[param] < 0) eider_config_set_number(config, param, rule);
-    return eider_config_number(config, param);
-}
-
-static void choose_word(struct eider_config *config, enum eider_param param, const char *rule)
-{
-    if (config->choice[param] < 0) eider_config_set(config, param, rule);
-}
-
 static int at_most(int a, int b)
 {
     return a < b ? a : b;
@@ -82,15 +70,15 @@ static void choose_gpu(const struct eider_layout *layout, const struct eider_dev
     struct traits t = traits_of(layout);
     int units = facts->units > 0 ? facts->units : GPU_UNITS;
     int64_t threads = (int64_t)units * THREADS_PER_UNIT;
-    int vec = choose(config, EIDER_PARAM_vec, gpu_vec(layout, &t, threads));
+    int vec = eider_config_choose(config, EIDER_PARAM_vec, gpu_vec(layout, &t, threads));
     int two =
         !t.strided && t.n_outputs == 1 && (!layout->count || layout->count / (2 * vec) >= threads);
-    choose(config, EIDER_PARAM_unroll, two ? 2 : 1);
-    choose(config, EIDER_PARAM_block, GPU_BLOCK);
-    choose(config, EIDER_PARAM_tiles, 1);
-    choose_word(config, EIDER_PARAM_load, "ca");
-    choose_word(config, EIDER_PARAM_store, "wb");
-    choose(config, EIDER_PARAM_packed, layout->packable);
+    eider_config_choose(config, EIDER_PARAM_unroll, two ? 2 : 1);
+    eider_config_choose(config, EIDER_PARAM_block, GPU_BLOCK);
+    eider_config_choose(config, EIDER_PARAM_tiles, 1);
+    eider_config_choose_word(config, EIDER_PARAM_load, "ca");
+    eider_config_choose_word(config, EIDER_PARAM_store, "wb");
+    eider_config_choose(config, EIDER_PARAM_packed, layout->packable);
 }
 
 /* Whether a launch is known to move more than the last cache holds. */
@@ -106,24 +94,24 @@ static void choose_cpu(const struct eider_layout *layout, const struct eider_dev
 {
     struct traits t = traits_of(layout);
     int threads = facts->units > 0 ? facts->units : 1, tiles = 1;
-    int vec = choose(config, EIDER_PARAM_vec, at_most(16, layout->vec_max));
-    int unroll = choose(config, EIDER_PARAM_unroll, vec < 16 ? 4 : 2);
-    int block = choose(config, EIDER_PARAM_block, 1);
+    int vec = eider_config_choose(config, EIDER_PARAM_vec, at_most(16, layout->vec_max));
+    int unroll = eider_config_choose(config, EIDER_PARAM_unroll, vec < 16 ? 4 : 2);
+    int block = eider_config_choose(config, EIDER_PARAM_block, 1);
     int64_t tile = (int64_t)vec * unroll * block;
     while (tiles < 256 && 2 * tiles * tile * t.widest <= CPU_BLOCK_BYTES &&
            (!layout->count ||
             layout->count / (2 * tiles * tile) >= (int64_t)threads * CPU_BLOCKS_PER_THREAD))
         tiles *= 2;
-    choose(config, EIDER_PARAM_tiles, tiles);
-    choose_word(config, EIDER_PARAM_load, "ca");
-    choose_word(config, EIDER_PARAM_store, is_large(layout, &t, facts) ? "cs" : "wb");
-    choose(config, EIDER_PARAM_packed, 0);
+    eider_config_choose(config, EIDER_PARAM_tiles, tiles);
+    eider_config_choose_word(config, EIDER_PARAM_load, "ca");
+    eider_config_choose_word(config, EIDER_PARAM_store, is_large(layout, &t, facts) ? "cs" : "wb");
+    eider_config_choose(config, EIDER_PARAM_packed, 0);
 }
 
 void eider_map_defaults(const struct eider_layout *layout, const struct eider_device_facts *facts,
                         struct eider_config *config)
 {
-    choose(config, EIDER_PARAM_index, layout->index_bits);
+    eider_config_choose(config, EIDER_PARAM_index, layout->index_bits);
     if (facts->target.sm)
         choose_gpu(layout, facts, config);
     else

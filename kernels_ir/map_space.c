@@ -229,3 +229,17 @@ int eider_map_fits_32(const struct eider_map_space *space,
     }
     return 1;
 }
+
+uint64_t eider_map_space_bytes(const struct eider_layout *layout,
+                               const struct eider_map_space *space)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < layout->n_operands && space->count; i++) {
+        uint64_t bytes = eider_dtype_size(layout->operands[i].type);
+        if (layout->operands[i].kind == EIDER_SCALAR) continue;
+        for (int d = 0; d < space->rank; d++)
+            if (space->stride[i][d]) bytes *= (uint64_t)space->extent[d];
+        total += bytes;
+    }
+    return total;
+}

@@ -204,7 +204,9 @@ LLVMValueRef eider_row_spread(struct eider_row_build *b, LLVMValueRef scalar, in
  * failure; lowering.e is set already. */
 eider_status eider_row_open(struct eider_row_build *b);
 void eider_row_close(struct eider_row_build *b);
-void eider_row_declare(struct eider_row_build *b, struct eider_kernel_param *params);
+/* Begins the kernel, with `shared` bytes of shared memory, and sets b->shared and b->cols.
+ * Returns 0 where there is nothing to end; the emitter's status says whether it went well. */
+int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared);
 /* Which ways of loading there are, and what decides between them. */
 void eider_row_read_flags(struct eider_row_build *b);
 /* Sets where row number `row`, an i64, begins in each operand, and b->first in it. */

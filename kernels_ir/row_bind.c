@@ -21,16 +21,10 @@ void eider_row_slots_of(const struct eider_layout *layout, struct eider_row_slot
             if (layout->operands[i].stride_class[d] == 2) out->stride[i][d] = (uint16_t)out->n++;
 }
 
-static void put(struct eider_bound *out, uint32_t slot, uint64_t value)
-{
-    out->slots[slot] = value;
-    out->params[slot] = &out->slots[slot];
-}
-
 static eider_status put_operand(const struct eider_layout_operand *operand, uint32_t i,
                                 const eider_tensor *arg, int is_empty, struct eider_bound *out)
 {
-    put(out, i, (uint64_t)(uintptr_t)arg->data);
+    eider_bound_put(out, i, (uint64_t)(uintptr_t)arg->data);
     if (!arg->data && (operand->kind == EIDER_SCALAR || !is_empty))
         return eider_fail(EIDER_BAD_ARG, "operand %u has no data", (unsigned)i);
     if (operand->kind == EIDER_SCALAR)
@@ -118,9 +112,9 @@ static eider_status put_geometry(const struct eider_layout *layout,
                           "%lld rows of %lld elements need %lld blocks, at most %d are possible",
                           (long long)s->count, (long long)cols, (long long)blocks, GRID_MAX);
     out->grid = (uint64_t)blocks;
-    put(out, slots->rows, (uint64_t)s->count);
-    put(out, slots->cols, (uint64_t)s->extent[s->rank - 1]);
-    put(out, slots->flags, flags_of(layout, c, s, apart));
+    eider_bound_put(out, slots->rows, (uint64_t)s->count);
+    eider_bound_put(out, slots->cols, (uint64_t)s->extent[s->rank - 1]);
+    eider_bound_put(out, slots->flags, flags_of(layout, c, s, apart));
     return EIDER_OK;
 }
 
@@ -154,11 +148,12 @@ static eider_status bind(const struct eider_layout *layout, const struct eider_c
         EIDER_TRY(put_operand(&layout->operands[i], i, &args[i], cols == 0 || s.count == 0, out));
     EIDER_TRY(put_geometry(layout, &c, &s, &slots, apart, by_column, out));
     for (int d = 1; d < layout->rank - 1; d++)
-        put(out, slots.extent[d], from[d] < 0 ? 1 : (uint64_t)s.extent[from[d]]);
+        eider_bound_put(out, slots.extent[d], from[d] < 0 ? 1 : (uint64_t)s.extent[from[d]]);
     for (uint32_t i = 0; i < n; i++)
         for (int d = 0; d < layout->rank; d++)
             if (slots.stride[i][d] != EIDER_MAP_NO_SLOT)
-                put(out, slots.stride[i][d], from[d] < 0 ? 0 : (uint64_t)s.stride[i][from[d]]);
+                eider_bound_put(out, slots.stride[i][d],
+                                from[d] < 0 ? 0 : (uint64_t)s.stride[i][from[d]]);
     return EIDER_OK;
 }
 

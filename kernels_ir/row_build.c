@@ -461,7 +461,7 @@ static LLVMValueRef param(struct eider_row_build *b, unsigned slot)
     return b->machine->param(b->e, slot);
 }
 
-void eider_row_declare(struct eider_row_build *b, struct eider_kernel_param *params)
+static void declare(struct eider_row_build *b, struct eider_kernel_param *params)
 {
     const struct eider_layout *l = b->layout;
     LLVMTypeRef ptr = LLVMPointerTypeInContext(b->e->context, 0);
@@ -547,17 +547,23 @@ static void locate_row(struct eider_row_build *b)
     eider_row_locate(b, row);
 }
 
-static void build_kernel(struct eider_row_build *b, const char *name)
+int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared)
 {
     struct eider_kernel_param *params = eider_row_alloc(b, b->slots.n, sizeof *params);
-    uint32_t shared = eider_row_shared_bytes(b);
-    if (b->e->status != EIDER_OK) return;
-    eider_row_declare(b, params);
+    if (b->e->status != EIDER_OK) return 0;
+    declare(b, params);
     b->machine->kernel_begin(b->e, name, params, b->slots.n, (uint32_t)b->c.block);
+    if (b->e->status != EIDER_OK) return 1;
+    if (shared) b->shared = eider_emit_shared(b->e, shared);
+    b->cols =
+        b->layout->length ? eider_row_number(b->i32, b->layout->length) : param(b, b->slots.cols);
+    return 1;
+}
+
+static void build_kernel(struct eider_row_build *b, const char *name)
+{
+    if (!eider_row_begin(b, name, eider_row_shared_bytes(b))) return;
     if (b->e->status == EIDER_OK) {
-        if (shared) b->shared = eider_emit_shared(b->e, shared);
-        b->cols = b->layout->length ? eider_row_number(b->i32, b->layout->length)
-                                    : param(b, b->slots.cols);
         locate_row(b);
         eider_row_read_flags(b);
         b->one = eider_row_context(b, 1);

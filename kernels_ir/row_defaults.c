@@ -41,17 +41,6 @@ static struct traits traits_of(const struct eider_layout *layout)
     return t;
 }
 
-static int choose(struct eider_config *config, enum eider_param param, int rule)
-{
-    if (config->choice[param] < 0) eider_config_set_number(config, param, rule);
-    return eider_config_number(config, param);
-}
-
-static void choose_word(struct eider_config *config, enum eider_param param, const char *rule)
-{
-    if (config->choice[param] < 0) eider_config_set(config, param, rule);
-}
-
 static int at_most(int64_t a, int b)
 {
     return a < b ? (int)a : b;
@@ -72,8 +61,9 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_config *c
 {
     struct traits t = traits_of(layout);
     int64_t length = layout->length ? layout->length : LENGTH_ASSUMED;
-    int vec = choose(config, EIDER_PARAM_vec,
-                     at_most(at_most(EIDER_MAP_ACCESS_BYTES / t.widest, t.align), layout->vec_max));
+    int vec = eider_config_choose(
+        config, EIDER_PARAM_vec,
+        at_most(at_most(EIDER_MAP_ACCESS_BYTES / t.widest, t.align), layout->vec_max));
     int64_t vectors = (length + vec - 1) / vec;
     int most = ELEMENTS_KEPT / (vec * t.n_inputs), row = 1;
     if (most < 1) most = 1;
@@ -83,21 +73,21 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_config *c
                     ? GPU_BLOCK_MAX
                     : eider_config_number(config, EIDER_PARAM_block);
     while (row > fixed) row /= 2;
-    row = choose(config, EIDER_PARAM_row, row);
-    choose(config, EIDER_PARAM_block, row < GPU_BLOCK ? GPU_BLOCK : row);
+    row = eider_config_choose(config, EIDER_PARAM_row, row);
+    eider_config_choose(config, EIDER_PARAM_block, row < GPU_BLOCK ? GPU_BLOCK : row);
     int64_t each = (vectors + row - 1) / row;
     if (row == GPU_BLOCK_MAX) most /= 2; /* a thread of so large a block has 64 registers */
-    choose(config, EIDER_PARAM_keep, kept(each < most ? each : most));
-    choose(config, EIDER_PARAM_unroll, vec * t.n_inputs > 16 ? 1 : 2);
+    eider_config_choose(config, EIDER_PARAM_keep, kept(each < most ? each : most));
+    eider_config_choose(config, EIDER_PARAM_unroll, vec * t.n_inputs > 16 ? 1 : 2);
 }
 
 static void choose_cpu(const struct eider_layout *layout, struct eider_config *config)
 {
-    choose(config, EIDER_PARAM_vec, at_most(CPU_VEC, layout->vec_max));
-    choose(config, EIDER_PARAM_row, 1);
-    choose(config, EIDER_PARAM_block, 1);
-    choose(config, EIDER_PARAM_keep, 0);
-    choose(config, EIDER_PARAM_unroll, 1);
+    eider_config_choose(config, EIDER_PARAM_vec, at_most(CPU_VEC, layout->vec_max));
+    eider_config_choose(config, EIDER_PARAM_row, 1);
+    eider_config_choose(config, EIDER_PARAM_block, 1);
+    eider_config_choose(config, EIDER_PARAM_keep, 0);
+    eider_config_choose(config, EIDER_PARAM_unroll, 1);
 }
 
 void eider_row_defaults(const struct eider_layout *layout, const struct eider_device_facts *facts,
@@ -107,8 +97,8 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
         choose_gpu(layout, config);
     else
         choose_cpu(layout, config);
-    choose_word(config, EIDER_PARAM_load, "ca");
-    choose_word(config, EIDER_PARAM_store, "wb");
+    eider_config_choose_word(config, EIDER_PARAM_load, "ca");
+    eider_config_choose_word(config, EIDER_PARAM_store, "wb");
 }
 
 /* ---- The configs worth timing --------------------------------------------------- */

@@ -197,3 +197,22 @@ double row_wave(size_t i, int64_t row, int64_t col)
     x = (x ^ x >> 31) * 0x94D049BB133111EBu;
     return (double)(x >> 40) / (double)(1 << 22) - 2;
 }
+
+double row_only_one(size_t i, int64_t row, int64_t col)
+{
+    (void)i;
+    return row == col ? 3 : -INFINITY;
+}
+
+double row_masked(size_t i, int64_t row, int64_t col)
+{
+    return col < row ? row_wave(i, row, col) : -INFINITY;
+}
+
+double row_one_nan(size_t i, int64_t row, int64_t col)
+{
+    return row == col ? NAN : row_wave(i, row, col);
+}
+
+const char row_softmax[] = "m = max(x); e = exp(x - m); y = e / sum(e)\n"
+                           "l = logsumexp(x); a = argmax(x); k = argmin(x)";

@@ -59,4 +59,11 @@ void row_check(struct row_call c, double tolerance, double least);
 /* Spread over [-2, 2], different everywhere. */
 double row_wave(size_t i, int64_t row, int64_t col);
 
+/* Rows whose only finite element is that of their own number, which are masked from there on, and
+ * with one NaN there; and what looks at them in every way. */
+double row_only_one(size_t i, int64_t row, int64_t col);
+double row_masked(size_t i, int64_t row, int64_t col);
+double row_one_nan(size_t i, int64_t row, int64_t col);
+extern const char row_softmax[];
+
 #endif

@@ -150,25 +150,6 @@ static void long_rows(void **state)
 
 /* ---- Masked, infinite and NaN elements ------------------------------------------- */
 
-static const char softmax[] = "m = max(x); e = exp(x - m); y = e / sum(e)\n"
-                              "l = logsumexp(x); a = argmax(x); k = argmin(x)";
-
-static double only_one(size_t i, int64_t row, int64_t col)
-{
-    (void)i;
-    return row == col ? 3 : -INFINITY;
-}
-
-static double masked_from(size_t i, int64_t row, int64_t col)
-{
-    return col < row ? row_wave(i, row, col) : -INFINITY;
-}
-
-static double one_nan(size_t i, int64_t row, int64_t col)
-{
-    return row == col ? NAN : row_wave(i, row, col);
-}
-
 static double one_infinity(size_t i, int64_t row, int64_t col)
 {
     return row == col ? INFINITY : row_wave(i, row, col);
@@ -176,14 +157,14 @@ static double one_infinity(size_t i, int64_t row, int64_t col)
 
 static void special_values_in_every_lane(void **state)
 {
-    static const row_filler fillers[] = {only_one, masked_from, one_nan, one_infinity};
+    static const row_filler fillers[] = {row_only_one, row_masked, row_one_nan, one_infinity};
     static const char *const configs[] = {NULL, "block=32,row=32,vec=2,keep=1,unroll=1",
                                           "block=128,row=64,vec=1,keep=1,unroll=1",
                                           "block=32,row=8,vec=2,keep=0,unroll=2"};
     (void)state;
     for (size_t f = 0; f < COUNT(fillers); f++)
         for (size_t k = f % 2; k < COUNT(configs); k += 2)
-            row_check((struct row_call){.text = softmax,
+            row_check((struct row_call){.text = row_softmax,
                                         .config = configs[k],
                                         .rows = 70,
                                         .cols = 70,
@@ -289,7 +270,7 @@ static void a_row_does_not_depend_on_others(void **state)
     (void)state;
     for (size_t k = 0; k < COUNT(configs); k++) {
         struct row_call c = {
-            .text = softmax, .config = configs[k], .rows = 17, .cols = 98, .fill = same_row};
+            .text = row_softmax, .config = configs[k], .rows = 17, .cols = 98, .fill = same_row};
         row_make(&c);
         row_run(&c);
         for (int64_t r = 4; r < c.rows; r += 3)

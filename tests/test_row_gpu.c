@@ -108,32 +108,14 @@ static void sums_down_the_rows(void **state)
               i % 2 ? 4e-7 : 1e-2, 64);
 }
 
-static double only_one(size_t i, int64_t row, int64_t col)
-{
-    (void)i;
-    return row == col ? 3 : -INFINITY;
-}
-
-static double masked_from(size_t i, int64_t row, int64_t col)
-{
-    return col < row ? row_wave(i, row, col) : -INFINITY;
-}
-
-static double one_nan(size_t i, int64_t row, int64_t col)
-{
-    return row == col ? NAN : row_wave(i, row, col);
-}
-
 static void special_values_in_every_lane(void **state)
 {
-    static const row_filler fillers[] = {only_one, masked_from, one_nan};
-    static const char text[] = "m = max(x); e = exp(x - m); y = e / sum(e)\n"
-                               "l = logsumexp(x); a = argmax(x); k = argmin(x)";
+    static const row_filler fillers[] = {row_only_one, row_masked, row_one_nan};
     (void)state;
     if (!gpu) skip();
     for (size_t f = 0; f < COUNT(fillers); f++)
         for (size_t s = 0; s < COUNT(schedules); s++)
-            check((struct row_call){.text = text,
+            check((struct row_call){.text = row_softmax,
                                     .config = schedules[s],
                                     .rows = 1101,
                                     .cols = 1100,

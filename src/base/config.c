@@ -58,6 +58,17 @@ eider_status eider_config_set_number(struct eider_config *config, enum eider_par
     return eider_config_set(config, param, text);
 }
 
+int eider_config_choose(struct eider_config *config, enum eider_param param, int rule)
+{
+    if (config->choice[param] < 0) eider_config_set_number(config, param, rule);
+    return eider_config_number(config, param);
+}
+
+void eider_config_choose_word(struct eider_config *config, enum eider_param param, const char *rule)
+{
+    if (config->choice[param] < 0) eider_config_set(config, param, rule);
+}
+
 static eider_status set_named(struct eider_config *config, const char *name, const char *value)
 {
     for (int p = 0; p < EIDER_PARAM_COUNT; p++)

@@ -43,6 +43,11 @@ eider_status eider_config_set(struct eider_config *config, enum eider_param para
 eider_status eider_config_set_number(struct eider_config *config, enum eider_param param,
                                      int value);
 
+/* What is set stays, else `rule` is set; the value that holds. */
+int eider_config_choose(struct eider_config *config, enum eider_param param, int rule);
+void eider_config_choose_word(struct eider_config *config, enum eider_param param,
+                              const char *rule);
+
 /* Row `i` of the table; 0 when there is none. */
 int eider_config_row(size_t i, const char **name, const char **values, const char **doc);
 

@@ -61,7 +61,8 @@ static eider_node choose(const struct site *s, eider_node condition, eider_node 
 
 static int is_literal(const struct eider_graph *g, eider_node node)
 {
-    return g->cells[node].op == EIDER_OP_number || g->cells[node].op == EIDER_OP_integer;
+    double value;
+    return eider_cell_literal(&g->cells[node], &value);
 }
 
 /* ---- Cotangents ------------------------------------------------------ */

@@ -44,6 +44,12 @@ struct eider_bound {
     uint64_t slots[EIDER_SLOTS_MAX];
 };
 
+static inline void eider_bound_put(struct eider_bound *bound, uint32_t slot, uint64_t value)
+{
+    bound->slots[slot] = value;
+    bound->params[slot] = &bound->slots[slot];
+}
+
 /* What the default rule may know of the device. */
 struct eider_device_facts {
     struct eider_target target;
