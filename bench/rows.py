@@ -1,240 +1,259 @@
 #!/usr/bin/env python3
-"""Programs over rows side by side: eider, cuMemcpyDtoD, torch.compile and, if it is there, Liger.
+"""Programs over rows side by side: eider, cuMemcpyDtoD, torch.compile, Liger-Kernel and quack.
 
-    python3 bench/rows.py --out DIRECTORY --seconds 500
-    python3 bench/rows.py --out DIRECTORY --programs softmax --types bf16 --tune
+    python3 bench/rows.py --out DIRECTORY --tune --warm 12 --quack FOLDER --seconds 560
+    python3 bench/rows.py --out DIRECTORY --programs softmax --types bf16 --peers none
     python3 bench/rows.py --out DIRECTORY --shapes 32768x4096,8192x262144 --config row=256,keep=4
 
-Needs a GPU and torch.  Rates are GB/s of the bytes a program must move: every input once, every
-output once; cuMemcpyDtoD copies half of them.  The contenders take turns and write into tensors
-that exist; a CUDA graph launches each over several sets of tensors where one set fits the L2 cache,
-so that every launch finds it cold; medians of --repeat rounds.
+Needs a GPU, torch and triton; liger-kernel is used where it can be imported, quack from a folder of
+bench/quack_aot.py.  Rates are GB/s of the bytes a program must move: every input once, every output
+once; cuMemcpyDtoD copies half of them.  The contenders take turns; below 1 GiB a CUDA graph
+launches each over several sets of tensors, so that every launch finds the L2 cache cold; medians
+of --repeat rounds.  torch.compile and most of Liger allocate what they return, from torch's pool.
+row_programs.py says what an error is, row_peers.py what a kernel of others does more or less.
 
-The error is the largest difference to the same formula in f64, over the largest magnitude of the
-result, on up to 64 rows.  Writes rows.csv line by line, so a run that is cut keeps what it has, and
-rows.md.
+Writes, line by line, so that a run that is cut keeps what it has: rows.csv, and gaps.csv with what
+could not be measured and why.  Measuring happens in a process of its own: when it dies or a contender
+takes more than --hang seconds, that contender becomes a gap and the rest goes on.  --resume skips the
+cells of an existing rows.csv.  Ends with the report of row_report.py, in rows.md.
+
+--warm N first compiles what torch and Liger need, in N processes, into the caches on disk (below
+--cache), without measuring anything: Inductor's choices among configs are forgotten again, and made
+when nobody else uses the GPU.
 """
 import argparse
-import csv
 import ctypes
+import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 
-import torch
-import torch.nn.functional as F
-
-import eider
-from compare import SMALL_BYTES, sets_us
-
-TORCH_TYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "i64": torch.int64}
-SHAPES = ("32768x256,32768x1024,32768x4096,32768x8192,16384x16384,16384x32768,8192x65536,"
-          "16384x131072,8192x262144")
-IGNORE, EPS = -100, 1e-6
-COLUMNS = ["program", "type", "rows", "length", "bytes", "eider", "tuned", "memcpy", "torch",
-           "liger", "of_copy", "ratio", "error", "eider_us", "registers", "compile_ms", "config",
-           "tuned_config"]
+import row_report
+from row_report import GAP_COLUMNS, KEY
 
 
-# ---- The formulas, for torch.compile and, in f64, as the reference --------------------------
-
-def wide(t):
-    return t.double() if t.dtype == torch.float64 else t.float()
-
-
-def rmsnorm(x, weight):
-    v = wide(x)
-    return (v * torch.rsqrt(v.square().mean(-1, keepdim=True) + EPS) * wide(weight)).to(x.dtype)
+def prepare_environment(cache):
+    """Caches on disk; before torch is imported.  One thread compiles, in every process, so that
+    the keys of Inductor's cache are the same."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{cache}/inductor")
+    os.environ.setdefault("TRITON_CACHE_DIR", f"{cache}/triton")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
-def rmsnorm_backward(x, weight, rstd, dy):
-    g, h = wide(dy) * wide(weight), wide(x) * rstd
-    return (rstd * (g - h * (g * h).mean(-1, keepdim=True))).to(x.dtype)
+# ---- Measuring: the process that may die ---------------------------------------------------------
 
+class Bench:
+    """What all cells share."""
 
-def layernorm(x, weight, bias):
-    return F.layer_norm(x, x.shape[-1:], weight, bias, EPS)
+    def __init__(self, args):
+        import torch
+        import eider
+        self.torch, self.eider, self.args = torch, eider, args
+        self.out = pathlib.Path(args.out)
+        self.is_gpu = args.device != "cpu"
+        self.library = eider.Library(args.lib)
+        self.l2_bytes = 1 << 16
+        if self.is_gpu:
+            torch.empty(1, device="cuda")
+            self.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+            self.driver = ctypes.CDLL("libcuda.so.1")
+        self.device = self.library.device("cuda:0" if self.is_gpu else "cpu")
+        self.end = time.monotonic() + args.seconds
+        self.gaps = {tuple(g[k] for k in KEY) + (g["contender"],)
+                     for g in row_report.read(self.out / "gaps.csv")}
+        info = self.library.describe(self.device)
+        (self.out / "about.txt").write_text(
+            f"{info.name.decode().strip()}, driver {info.driver}, eider {self.library.version}, "
+            f"torch {torch.__version__}, math={args.math}, {args.repeat} rounds; "
+            f"{time.strftime('%Y-%m-%d')}\n", encoding="utf-8")
 
+    def now(self, contender):
+        """What is to blame if we die or hang."""
+        (self.out / "now.txt").write_text("\n".join(self.key + (contender,)), encoding="utf-8")
 
-def layernorm_backward(x, weight, mean, rstd, dy):
-    g, h = wide(dy) * wide(weight), (wide(x) - mean) * rstd
-    inner = g - g.mean(-1, keepdim=True) - h * (g * h).mean(-1, keepdim=True)
-    return (rstd * inner).to(x.dtype)
+    def gap(self, contender, reason):
+        row_report.append(self.out / "gaps.csv", GAP_COLUMNS,
+                          dict(zip(GAP_COLUMNS, self.key + (contender, reason))))
 
+    def stream(self):
+        return ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream if self.is_gpu else 0)
 
-def softmax(x):
-    return torch.softmax(x, -1)
-
-
-def softmax_backward(y, dy):
-    a, b = wide(y), wide(dy)
-    return (a * (b - (a * b).sum(-1, keepdim=True))).to(y.dtype)
-
-
-def cross_entropy(logits, target):
-    lse = torch.logsumexp(wide(logits), -1, keepdim=True)
-    picked = wide(logits).gather(-1, target.clamp(min=0))
-    return torch.where(target == IGNORE, 0, lse - picked), lse
-
-
-def cross_entropy_backward(logits, target, lse, dloss):
-    hit = torch.arange(logits.shape[-1], device=logits.device) == target
-    grad = dloss * (torch.exp(wide(logits) - lse) - hit.to(lse.dtype))
-    return torch.where(target == IGNORE, 0, grad).to(logits.dtype)
-
-
-def cross_entropy_train(logits, target, dloss):
-    loss, lse = cross_entropy(logits, target)
-    return loss, lse, cross_entropy_backward(logits, target, lse, dloss)
-
-
-# Operands as eider orders them: inputs "full", "column", "row" (f32 statistics), "target"; scalars
-# as (type, value); then outputs.  Formulas take the inputs in the same order.
-PROGRAMS = {
-    "rmsnorm": (rmsnorm, ["full", "column", ("f32", EPS)], ["full"]),
-    "layernorm": (layernorm, ["full", "column", "column", ("f32", EPS)], ["full"]),
-    "softmax": (softmax, ["full"], ["full"]),
-    "cross_entropy": (cross_entropy, ["full", "target", ("i64", IGNORE)], ["row", "row"]),
-    "rmsnorm_backward": (rmsnorm_backward, ["full", "column", "row", "full"], ["full"]),
-    "layernorm_backward": (layernorm_backward, ["full", "column", "row", "row", "full"], ["full"]),
-    "softmax_backward": (softmax_backward, ["full", "full"], ["full"]),
-    "cross_entropy_backward": (cross_entropy_backward,
-                               ["full", "target", "row", "row", ("i64", IGNORE)], ["full"]),
-    "cross_entropy_train": (cross_entropy_train,
-                            ["full", "target", "row", ("i64", IGNORE), ("f32", 0), ("f32", 0)],
-                            ["row", "row", "full"]),
-}
-
-
-def liger(name):
-    """Liger's forward kernel of a program, or None."""
-    try:
-        from liger_kernel.ops import rms_norm, layer_norm
-    except ImportError:
-        return None
-    table = {"rmsnorm": lambda x, w: rms_norm.rms_norm_forward(x, w, EPS, 0.0, "llama", None)[0],
-             "layernorm": lambda x, w, b: layer_norm.layer_norm_forward(x, w, b, EPS)[0]}
-    return table.get(name)
-
-
-class Cell:
-    """One program at one type and shape, with the tensors of every contender."""
-
-    def __init__(self, bench, name, dtype, rows, cols):
-        self.bench, self.name, self.dtype = bench, name, dtype
-        self.rows, self.cols = rows, cols
-        self.formula, self.inputs, self.outputs = PROGRAMS[name]
-        width = torch.finfo(TORCH_TYPES[dtype]).bits // 8
-        full = rows * cols * width
-        self.bytes = full * (self.inputs.count("full") + self.outputs.count("full"))
-        self.small = self.bytes < SMALL_BYTES
-        n_sets = min(32, -(-3 * bench.l2_bytes // self.bytes)) if self.small else 1
-        self.scalars = [(kind, self.scalar(*kind)) for kind in self.inputs
-                        if isinstance(kind, tuple)]
-        self.sets = [self.tensors() for _ in range(n_sets)]
-
-    @staticmethod
-    def scalar(dtype, value):
-        return (ctypes.c_float if dtype == "f32" else ctypes.c_int64)(value)
-
-    def tensor(self, kind, is_output):
-        data = TORCH_TYPES[self.dtype]
-        shape = {"full": (self.rows, self.cols), "column": (self.cols,)}.get(kind, (self.rows, 1))
-        if kind == "target":
-            return torch.randint(0, self.cols, shape, device="cuda")
-        kind_type = data if kind in ("full", "column") else torch.float32
-        if is_output:
-            return torch.empty(shape, dtype=kind_type, device="cuda")
-        return torch.randn(shape, dtype=kind_type, device="cuda")
-
-    def tensors(self):
-        inputs = [self.tensor(k, False) for k in self.inputs if not isinstance(k, tuple)]
-        names = [k for k in self.inputs if not isinstance(k, tuple)]
-        if "row" in names:  # statistics of this x, so that values are what they are in use
-            self.fill_statistics(inputs, names)
-        return inputs, [self.tensor(k, True) for k in self.outputs]
-
-    def fill_statistics(self, inputs, names):
-        rows = [t for t, k in zip(inputs, names) if k == "row"]
-        for first in range(0, self.rows, 1024):
-            part = slice(first, first + 1024)
-            x = inputs[0][part].float()
-            if self.name == "rmsnorm_backward":
-                rows[0][part] = torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS)
-            if self.name == "layernorm_backward":
-                rows[0][part] = x.mean(-1, keepdim=True)
-                rows[1][part] = torch.rsqrt(x.var(-1, unbiased=False, keepdim=True) + EPS)
-            if self.name == "cross_entropy_backward":
-                rows[0][part] = torch.logsumexp(x, -1, keepdim=True)
-        if self.name.startswith("cross_entropy"):
-            rows[-1].fill_(1 / self.rows)
+    def wait(self):
+        if self.is_gpu:
+            self.torch.cuda.synchronize()
 
     # Each contender gives one function per set of tensors.
 
-    def operands(self, inputs, outputs):
-        triples, given, scalars = [], iter(inputs), iter(self.scalars)
-        for kind in self.inputs:
+    def operands(self, cell, tensors):
+        scalars = [(ctypes.c_float if t == "f32" else ctypes.c_int64)(v) for t, v in cell.scalars]
+        given, left = iter(cell.given(tensors)), iter(scalars)
+        triples = []
+        for kind in cell.inputs:
             if isinstance(kind, tuple):
-                triples.append((ctypes.addressof(next(scalars)[1]), kind[0], ()))
-                continue
-            tensor = next(given)
-            triples.append((tensor.data_ptr(), self.type_of(tensor), tuple(tensor.shape)))
-        triples += [(t.data_ptr(), self.type_of(t), tuple(t.shape)) for t in outputs]
-        return eider.tensors(triples)
+                triples.append((ctypes.addressof(next(left)), kind[0], ()))
+            else:
+                triples.append(self.triple(next(given)))
+        array = self.eider.tensors(triples + [self.triple(t) for t in cell.written(tensors)])
+        array.scalars = scalars
+        return array
 
     @staticmethod
-    def type_of(tensor):
-        return {v: k for k, v in TORCH_TYPES.items()}[tensor.dtype]
+    def triple(tensor):
+        from row_programs import TYPE_NAMES
+        return tensor.data_ptr(), TYPE_NAMES[tensor.dtype], tuple(tensor.shape)
 
-    def eider(self, config):
-        args = [self.operands(*s) for s in self.sets]
+    def eider_calls(self, cell, config, notes):
+        args = [self.operands(cell, t) for t in cell.sets]
         start = time.monotonic()
-        kernel = eider.Kernel(self.bench.library, self.bench.device, self.name, args[0],
-                              self.bench.args.math, config)
-        self.compile_ms = (time.monotonic() - start) * 1e3
+        kernel = self.eider.Kernel(self.library, self.device, cell.name, args[0], self.args.math,
+                                   config)
+        notes["compile_ms"] = f"{(time.monotonic() - start) * 1e3:.0f}"
+        assert kernel.bytes(args[0]) == cell.bytes, (kernel.bytes(args[0]), cell.bytes)
+        notes["config"] = kernel.info()["config"]
+        notes["registers"] = kernel.info()["registers"]
 
         def call(a):
-            kernel.launch(a, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
-        return kernel, [lambda a=a: call(a) for a in args]
+            kernel.launch(a, self.stream())
+        return [lambda a=a: call(a) for a in args]
 
-    def memcpy(self):
-        copy = self.bench.driver.cuMemcpyDtoDAsync_v2
-        halves = [[torch.empty(self.bytes // 2, dtype=torch.uint8, device="cuda")
-                   for _ in range(2)] for _ in self.sets]
+    def tuned_calls(self, cell, notes):
+        start, more = time.monotonic(), {}
+        if self.args.tune == "list":
+            calls, more["config"] = self.best_of_list(cell)
+        else:
+            self.wait()
+            tuning = self.eider.tune(
+                self.library, self.device, cell.name, self.operands(cell, cell.sets[0]),
+                self.args.math, no_records=1, limit=self.args.tune_limit,
+                budget_s=self.args.tune_seconds, rounds=self.args.tune_repeat, warm_up_ms=10)
+            calls = self.eider_calls(cell, tuning["config"], more)
+        notes["tuned_config"] = more["config"]
+        notes["tune_s"] = f"{time.monotonic() - start:.2f}"
+        return calls
 
-        def call(to, start):
-            code = copy(ctypes.c_uint64(to.data_ptr()), ctypes.c_uint64(start.data_ptr()),
-                        ctypes.c_size_t(self.bytes // 2),
-                        ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+    def best_of_list(self, cell):
+        tried, configs = [], []
+        for config in candidates(cell):
+            more = {}
+            try:
+                tried.append(self.eider_calls(cell, config, more))
+            except self.eider.EiderError:
+                continue  # not valid for this cell
+            configs.append(more["config"])
+        times = self.times(cell, tried, self.args.tune_repeat)
+        best = min(range(len(times)), key=times.__getitem__)
+        return tried[best], configs[best]
+
+    def memcpy_calls(self, cell):
+        width = cell.sets[0]["flat"].element_size()
+        half, full = cell.bytes // 2, cell.rows * cell.cols * width
+
+        def copy(t):
+            start = t["flat"].data_ptr()
+            if not self.is_gpu:
+                ctypes.memmove(start + 3 * full, start, half)
+                return
+            code = self.driver.cuMemcpyDtoDAsync_v2(
+                ctypes.c_uint64(start + 3 * full), ctypes.c_uint64(start), ctypes.c_size_t(half),
+                self.stream())
             assert code == 0, f"cuMemcpyDtoDAsync: {code}"
-        return [lambda h=h: call(*h) for h in halves]
+        return cell.each(copy)
 
-    def torch(self):
-        function = torch.compile(self.formula, dynamic=False, fullgraph=True)
-        return [lambda i=i: function(*i) for i, _ in self.sets]
+    # A cell.
 
-    def time(self, contenders, repeat):
-        return sets_us(contenders, len(self.sets), self.small, repeat)
+    def times(self, cell, contenders, repeat):
+        if self.is_gpu:
+            from compare import sets_us
+            return sets_us(contenders, len(cell.sets), cell.small, repeat)
+        out = []
+        for calls in contenders:
+            start = time.perf_counter()
+            for _ in range(repeat):
+                calls[0]()
+            out.append((time.perf_counter() - start) / repeat * 1e6)
+        return out
 
-    def error(self, calls):
-        calls[0]()
-        torch.cuda.synchronize()
-        inputs, outputs = self.sets[0]
-        rows = min(self.rows, 64)
-        cut = [t[:rows] if t.shape[0] == self.rows and t.dim() == 2 else t for t in inputs]
-        want = self.formula(*(t if t.dtype == torch.int64 else t.double() for t in cut))
-        want = want if isinstance(want, tuple) else (want,)
-        worst = 0.0
-        for got, w in zip(outputs, want):
-            difference = (got[:rows].double() - w).abs().max() / w.abs().max()
-            worst = max(worst, difference.item())
-        return worst
+    def builders(self, cell, notes):
+        """What makes the calls of each contender, in the order in which they take turns."""
+        import row_peers
+        out = {"eider": lambda: self.eider_calls(cell, self.args.config, notes),
+               "memcpy": lambda: self.memcpy_calls(cell)}
+        peers = {"torch": lambda: row_peers.torch_calls(cell),
+                 "liger": lambda: row_peers.liger_calls(cell),
+                 "quack": lambda: row_peers.quack_calls(cell, self.args.quack)}
+        out.update((k, peers[k]) for k in peers if k in self.args.peers)
+        if self.args.tune:
+            out["tuned"] = lambda: self.tuned_calls(cell, notes)
+        return out
+
+    def contenders(self, cell, notes):
+        """{contender: calls} of all that works."""
+        from row_peers import OUTPUTS
+        out = {}
+        for name, build in self.builders(cell, notes).items():
+            self.now(name)
+            if self.key + (name,) in self.gaps:
+                continue
+            try:
+                calls = build()
+                if name != "memcpy":
+                    error = cell.error(calls, OUTPUTS.get((name, cell.name)))
+                    notes["error_" + name] = f"{error:.1e}"
+                self.wait()
+                out[name] = calls
+            except Exception as error:  # a contender that fails is a gap in the table
+                self.gap(name, f"{type(error).__name__}: {error}")
+                self.wait()  # fails where the device does: then all that follows would
+        return out
+
+    def measure(self, cell):
+        notes = {}
+        start = time.monotonic()
+        calls = self.contenders(cell, notes)
+        self.now("*")
+        built = time.monotonic()
+        times = dict(zip(calls, self.times(cell, list(calls.values()), self.args.repeat)))
+        notes.update({c: f"{cell.bytes / us / 1e3:.1f}" for c, us in times.items()})
+        notes.update(zip(KEY, self.key), bytes=cell.bytes, build_s=f"{built - start:.1f}",
+                     time_s=f"{time.monotonic() - built:.1f}")
+        return notes
+
+    def run(self, cells):
+        """Cells one after the other, until the time is over."""
+        from row_programs import Cell, Memory
+        memory, held = None, None
+        for name, dtype, rows, cols in cells:
+            if time.monotonic() > self.end:
+                print("out of time", file=sys.stderr)
+                return
+            self.key = (name, dtype, str(rows), str(cols))
+            if self.key + ("*",) in self.gaps:
+                continue
+            self.now("*")
+            if held != (dtype, rows, cols):
+                memory = None
+                self.empty()
+                memory = Memory(dtype, rows, cols, "cuda" if self.is_gpu else "cpu")
+                held = (dtype, rows, cols)
+            cell = Cell(name, memory, dtype, self.l2_bytes)
+            result = self.measure(cell)
+            row_report.append(self.out / "rows.csv", row_report.COLUMNS, result)
+            print(row_report.line(result), flush=True)
+            del cell
+            self.torch._dynamo.reset()
+            self.empty()
+
+    def empty(self):
+        if self.is_gpu:
+            self.torch.cuda.empty_cache()
 
 
 def candidates(cell):
     """Configs worth trying: accesses of 8 and 16 bytes, 1 to 8 vectors of a row per thread."""
-    width = torch.finfo(TORCH_TYPES[cell.dtype]).bits // 8
-    n_full = cell.inputs.count("full")
+    width = cell.sets[0]["x"].element_size()
+    n_full = sum(k in ("x", "y", "dy") for k in cell.inputs)
     for access in (8, 16):
         vec = access // width
         vectors = -(-cell.cols // vec)
@@ -250,137 +269,192 @@ def candidates(cell):
                     yield f"vec={vec},row={row},block={block},keep={keep},unroll=1"
 
 
-class Bench:
-    """What all cells share."""
+# ---- Warming: caches on disk -----------------------------------------------------------------------
 
-    def __init__(self, args):
-        self.args = args
-        self.out = pathlib.Path(args.out)
-        self.out.mkdir(parents=True, exist_ok=True)
-        torch.cuda.init()
-        torch.empty(1, device="cuda")
-        self.library = eider.Library(args.lib)
-        self.device = self.library.device("cuda:0")
-        self.l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
-        self.driver = ctypes.CDLL("libcuda.so.1")
-        self.results = []
-        self.started = time.monotonic()
+def warm_cell(name, dtype, rows, cols, peers):
+    """Compiles what a cell needs of torch and Liger, and launches it once.  The values do not
+    matter; None, or what went wrong, which is found again when it is measured."""
+    import torch
+    import row_peers
+    from row_programs import FULL, PROGRAMS, TORCH_TYPES, Cell
 
-    def contenders(self, cell):
-        calls, notes = {}, {}
-        kernel, calls["eider"] = cell.eider(self.args.config)
-        info = kernel.info()
-        notes.update(config=info["config"], registers=info["registers"],
-                     compile_ms=f"{cell.compile_ms:.0f}", error=f"{cell.error(calls['eider']):.1e}")
-        calls["memcpy"] = cell.memcpy()
-        others = {"torch": cell.torch} if self.args.torch == "default" else {}
-        function = liger(cell.name)
-        if function:
-            others["liger"] = lambda: [lambda i=i: function(*i) for i, _ in cell.sets]
-        for column, make in others.items():
-            try:
-                calls[column] = make()
-                calls[column][0]()
-                torch.cuda.synchronize()
-            except Exception as error:  # a contender that fails is a gap in the table
-                calls.pop(column, None)
-                print(f"{cell.name}: {column}: {str(error)[:300]}", file=sys.stderr)
-        if self.args.tune:
-            self.tune(cell, calls, notes)
-        return calls, notes
+    class Bare:
+        """A Memory that makes what is asked for, of no particular values."""
 
-    def tune(self, cell, calls, notes):
-        tried, configs = [calls["eider"]], [notes["config"]]
-        for config in candidates(cell):
-            try:
-                kernel, one = cell.eider(config)
-            except eider.EiderError:
-                continue  # not valid for this cell
-            tried.append(one)
-            configs.append(kernel.info()["config"])
-        times = cell.time(tried, self.args.tune_repeat)
-        best = min(range(len(times)), key=times.__getitem__)
-        calls["tuned"], notes["tuned_config"] = tried[best], configs[best]
+        def __init__(self):
+            self.rows, self.cols, self.device = rows, cols, "cuda"
 
-    def measure(self, name, dtype, rows, cols):
-        cell = Cell(self, name, dtype, rows, cols)
-        calls, notes = self.contenders(cell)
-        times = dict(zip(calls, cell.time(list(calls.values()), self.args.repeat)))
-        result = dict.fromkeys(COLUMNS, "")
-        result.update(program=name, type=dtype, rows=rows, length=cols, bytes=cell.bytes, **notes)
-        rates = {column: cell.bytes / us / 1e3 for column, us in times.items()}
-        result.update({column: f"{rate:.0f}" for column, rate in rates.items()})
-        others = [r for column, r in rates.items() if column in ("torch", "liger")]
-        result.update(eider_us=f"{times['eider']:.1f}",
-                      of_copy=f"{rates['eider'] / rates['memcpy']:.3f}",
-                      ratio=f"{rates['eider'] / max(others):.2f}" if others else "")
-        self.results.append(result)
+        def get(self, _):
+            tensors = {"target": torch.zeros(rows, 1, dtype=torch.int64, device="cuda")}
+            for key in PROGRAMS[name][1] + ["spare"]:
+                if key in FULL:
+                    tensors[key] = torch.empty(rows, cols, dtype=TORCH_TYPES[dtype], device="cuda")
+                elif key in ("weight", "bias"):
+                    tensors[key] = torch.empty(cols, dtype=TORCH_TYPES[dtype], device="cuda")
+                elif isinstance(key, str) and key != "target":
+                    tensors[key] = torch.empty(rows, 1, device="cuda")
+            if name == "rmsnorm_backward":
+                return [tensors]
+            tensors.setdefault("x", tensors.get("y"))
+            return [tensors]
 
-    def run(self):
-        shapes = [tuple(map(int, s.split("x"))) for s in self.args.shapes.split(",")]
-        names = self.args.programs.split(",") if self.args.programs else list(PROGRAMS)
-        with open(self.out / "rows.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            for dtype in self.args.types.split(","):
-                for rows, cols in shapes:
-                    for name in names:
-                        if time.monotonic() - self.started > self.args.seconds:
-                            print("out of time", file=sys.stderr)
-                            return
-                        self.one(name, dtype, rows, cols, writer, file)
-
-    def one(self, name, dtype, rows, cols, writer, file):
+    failed = []
+    for peer in peers:
         try:
-            self.measure(name, dtype, rows, cols)
-        except (RuntimeError, AssertionError) as error:
-            print(f"{name} {dtype} {rows}x{cols}: {str(error)[:300]}", file=sys.stderr)
-            return
-        writer.writerow(self.results[-1])
-        file.flush()
-        print(line(self.results[-1]), flush=True)
-        self.write_markdown()
-        torch.cuda.empty_cache()
+            cell = Cell(name, Bare(), dtype, 1)
+            getattr(row_peers, peer + "_calls")(cell)[0]()
+            torch.cuda.synchronize()
+        except Exception as error:
+            failed.append(f"{peer}: {type(error).__name__}: {str(error)[:200]}")
+        cell = None
         torch._dynamo.reset()
-
-    def write_markdown(self):
-        info = self.library.describe(self.device)
-        head = [f"{info.name.decode()}, driver {info.driver}, eider {self.library.version}, "
-                f"torch {torch.__version__}, math={self.args.math}; {time.strftime('%Y-%m-%d')}",
-                "", f"`{' '.join(sys.argv)}`", "",
-                "GB/s; of_copy: eider / memcpy; ratio: eider / the best of the others.", ""]
-        columns = [c for c in COLUMNS if any(r[c] != "" for r in self.results) and c != "bytes"]
-        table = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-        table += ["| " + " | ".join(str(r[c]) for c in columns) + " |" for r in self.results]
-        (self.out / "rows.md").write_text("\n".join(head + table) + "\n", encoding="utf-8")
+        torch.cuda.empty_cache()
+    return failed
 
 
-def line(result):
-    rates = " ".join(f"{c} {result[c]}" for c in ("eider", "tuned", "memcpy", "torch", "liger")
-                     if result[c])
-    return (f"{result['program']:<22} {result['type']:<4} {result['rows']}x{result['length']:<7} "
-            f"{rates}  of copy {result['of_copy']} ratio {result['ratio']}  error "
-            f"{result['error']}  {result['eider_us']} us  {result['config']}  "
-            f"{result['tuned_config']}")
+def warm(args, cells, seconds):
+    """As many cells at once as processes and the GPU's memory allow."""
+    import concurrent.futures as futures
+    import multiprocessing
+    from row_programs import byte_count
+    peers = [p for p in args.peers if p in ("torch", "liger")]
+    end = time.monotonic() + seconds
+    todo = sorted(cells, key=lambda c: byte_count(*c), reverse=True)
+    pool = futures.ProcessPoolExecutor(args.warm, multiprocessing.get_context("spawn"))
+    running, used, done = {}, 0, 0
+    while (todo or running) and time.monotonic() < end:
+        for cell in list(todo):
+            needs = 2 * byte_count(*cell)  # torch's result, a copy of Liger's input
+            if len(running) < args.warm and (not running or used + needs < args.warm_bytes):
+                todo.remove(cell)
+                running[pool.submit(warm_cell, *cell, peers)] = needs
+                used += needs
+        finished, _ = futures.wait(running, 1, futures.FIRST_COMPLETED)
+        for future in finished:
+            used -= running.pop(future)
+            done += 1
+            if future.exception():
+                print(f"warming: {future.exception()}", file=sys.stderr)
+    workers = list(pool._processes.values())  # a hung compiler must not outlive us
+    pool.shutdown(wait=False, cancel_futures=True)
+    time.sleep(0.2)
+    for process in workers:
+        process.kill()
+    chosen = list(pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.best_config"))
+    for path in chosen:
+        path.unlink()
+    print(f"warmed {done} of {len(cells)} cells in {seconds - (end - time.monotonic()):.0f} s, "
+          f"{len(chosen)} choices forgotten", flush=True)
+
+
+# ---- Watching --------------------------------------------------------------------------------------
+
+def watch(args, end):
+    """Runs the measuring process until it ends by itself; what kills it becomes a gap."""
+    out = pathlib.Path(args.out)
+    now = out / "now.txt"
+    for _ in range(args.deaths + 1):
+        now.write_text("", encoding="utf-8")
+        left = max(0.0, end - time.monotonic())
+        child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--child"] +
+                                 sys.argv[1:] + ["--resume", "--seconds", f"{left:.0f}"])
+        reason = None
+        while child.poll() is None:
+            time.sleep(0.2)
+            if time.time() - now.stat().st_mtime > args.hang:
+                reason = f"took more than {args.hang:.0f} s"
+                child.kill()
+                child.wait()
+        if child.returncode == 0:
+            return
+        key = now.read_text(encoding="utf-8").split("\n")
+        if len(key) != len(GAP_COLUMNS) - 1:
+            sys.exit(f"the measuring process died before the first cell ({child.returncode})")
+        if key[-1] in ("eider", "memcpy"):
+            key[-1] = "*"  # nothing to compare with
+        reason = reason or f"the process died ({child.returncode})"
+        print(f"{' '.join(key)}: {reason}", file=sys.stderr, flush=True)
+        row_report.append(out / "gaps.csv", GAP_COLUMNS, dict(zip(GAP_COLUMNS, key + [reason])))
+    print("the measuring process died too often", file=sys.stderr)
+
+
+def wanted(args):
+    """[(program, type, rows, length)] that are not in rows.csv yet."""
+    from row_programs import PROGRAMS
+    known = {tuple(r[k] for k in KEY) for r in row_report.read(pathlib.Path(args.out) / "rows.csv")}
+    names = args.programs.split(",") if args.programs else list(PROGRAMS)
+    cells = [(name, dtype) + tuple(map(int, shape.split("x"))) for dtype in args.types.split(",")
+             for shape in args.shapes.split(",") for name in names]
+    return [c for c in cells if tuple(map(str, c)) not in known]
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    from row_programs import SHAPES
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     add = parser.add_argument
-    add("--out", required=True, help="where rows.csv and rows.md go")
+    add("--out", required=True, help="where rows.csv, gaps.csv and rows.md go")
     add("--lib", help="libeider.so; default: $EIDER_LIB, else build/release")
     add("--programs", help="by commas; default: all")
     add("--types", default="bf16,f32")
     add("--shapes", default=SHAPES, help="ROWSxLENGTH, by commas")
-    add("--math", default="auto", choices=eider.MATHS)
+    add("--peers", default="torch,liger,quack", help="by commas, or none")
+    add("--quack", help="a folder of quack_aot.py")
+    add("--math", default="auto", choices=["auto", "approx", "fast", "exact"])
     add("--config", default="", help="an eider config, such as row=256,keep=4")
-    add("--tune", action="store_true", help="also the best of a list of eider configs")
-    add("--repeat", type=int, default=20, help="rounds")
+    add("--tune", nargs="?", const="tuner", choices=["tuner", "list"],
+        help="also tuned: by eider's tuner, or the best of a list of configs")
+    add("--tune-limit", type=int, default=40, help="configs that the tuner times")
+    add("--tune-seconds", type=float, default=1.5, help="of a tuning")
     add("--tune-repeat", type=int, default=5, help="rounds when configs are compared")
-    add("--torch", default="default", choices=["default", "none"])
+    add("--repeat", type=int, default=10, help="rounds")
+    add("--warm", type=int, default=0, metavar="N", help="first compile in N processes")
+    add("--warm-bytes", type=float, default=80e9, help="of the GPU's memory, meanwhile")
+    add("--warm-seconds", type=float, default=200, help="give up warming after this")
+    add("--warm-only", action="store_true")
+    add("--cache", default=f"{tempfile.gettempdir()}/eider-rows-cache")
+    add("--resume", action="store_true", help="skip what rows.csv has")
     add("--seconds", type=float, default=460, help="start no cell after this")
-    return parser.parse_args()
+    add("--hang", type=float, default=60, help="seconds that a contender may take")
+    add("--deaths", type=int, default=10, help="of the measuring process, at most")
+    add("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try this program itself")
+    add("--child", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.peers = [p for p in args.peers.split(",") if p in ("torch", "liger", "quack")]
+    if not args.quack and "quack" in args.peers:
+        args.peers.remove("quack")
+    return args
+
+
+def main():
+    args = arguments()
+    if args.child:
+        Bench(args).run(wanted(args))
+        sys.stdout.flush()
+        os._exit(0)  # no matter what a contender left running
+    end = time.monotonic() + args.seconds
+    out = pathlib.Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    if not args.resume:
+        for name in ("rows.csv", "gaps.csv"):
+            (out / name).unlink(missing_ok=True)
+    if args.warm:
+        warm(args, wanted(args), min(args.warm_seconds, args.seconds))
+    if not args.warm_only:
+        watch(args, end)
+        (out / "command.txt").write_text(" ".join(sys.argv) + "\n", encoding="utf-8")
+        row_report.write(out)
+
+
+def early_cache():
+    """--cache of the command line, before anything imports torch."""
+    for k, word in enumerate(sys.argv):
+        if word == "--cache" and k + 1 < len(sys.argv):
+            return sys.argv[k + 1]
+        if word.startswith("--cache="):
+            return word[8:]
+    return f"{tempfile.gettempdir()}/eider-rows-cache"
 
 
 if __name__ == "__main__":
-    Bench(arguments()).run()
+    prepare_environment(early_cache())
+    main()
