@@ -9,7 +9,9 @@ import pathlib
 
 DTYPES = ["f32", "f16", "bf16", "f64", "e4m3", "e5m2", "i32", "i64", "bool"]
 MATHS = ["auto", "approx", "fast", "exact"]
-TABLE_ACTIVATIONS = 0
+TABLE_ACTIVATIONS, TABLE_KERNELS = 0, 3
+INPUT, SCALAR, OUTPUT = range(3)
+FULL, PER_ROW, PER_COLUMN = range(3)
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = range(3)
 
 
@@ -44,6 +46,10 @@ class KernelInfo(c.Structure):
 
 class Row(c.Structure):
     _fields_ = [(n, c.c_char_p) for n in ("name", "signature", "text", "doc")]
+
+
+class Operand(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("kind", c.c_int), ("type", c.c_int32)]
 
 
 class DeviceInfo(c.Structure):
@@ -94,6 +100,7 @@ class TuneSummary(c.Structure):
 V, P, S = c.c_void_p, c.POINTER, c.c_char_p
 STATUS = {
     "context_create": [V, P(V)], "program_parse": [V, S, P(V)], "device_open": [V, S, P(V)],
+    "program_operand": [V, c.c_size_t, P(Operand)],
     "prepare": [V, P(Request), P(V)], "compile": [V, P(Request), P(V)],
     "launch": [V, V, P(Tensor), c.c_size_t], "stream_wait": [V, V],
     "time": [V, V, P(Tensor), c.c_size_t, c.c_int32, c.c_int32, P(c.c_double)],
@@ -104,6 +111,7 @@ STATUS = {
 }
 OTHERS = {
     "error": (S, []), "version": (S, []), "context_destroy": (None, [V]),
+    "program_operands": (c.c_size_t, [V]), "program_extent": (c.c_int, [V, c.c_size_t]),
     "program_release": (None, [V]), "device_release": (None, [V]), "kernel_release": (None, [V]),
     "device_describe": (None, [V, P(DeviceInfo)]), "memory_free": (None, [V, V]),
     "kernel_describe": (None, [V, P(KernelInfo)]),
@@ -153,12 +161,26 @@ class Library:
     def version(self):
         return self.so.eider_version().decode()
 
-    def activations(self):
-        """{name: (signature, text)} of every activation."""
+    def rows(self, table):
+        """{name: (signature, text)} of a table."""
         rows, row = {}, Row()
-        while self.so.eider_table_row(TABLE_ACTIVATIONS, len(rows), c.byref(row)):
+        while self.so.eider_table_row(table, len(rows), c.byref(row)):
             rows[row.name.decode()] = (row.signature.decode(), row.text.decode())
         return rows
+
+    def activations(self):
+        return self.rows(TABLE_ACTIVATIONS)
+
+    def operands(self, text):
+        """[(name, kind, declared type or None, extent)] of a program."""
+        program, out, operand = self.make("program_parse", self.context, text.encode()), [], Operand()
+        for i in range(self.so.eider_program_operands(program)):
+            self.call("program_operand", program, i, c.byref(operand))
+            out.append((operand.name.decode(), operand.kind,
+                        DTYPES[operand.type] if operand.type >= 0 else None,
+                        self.so.eider_program_extent(program, i)))
+        self.so.eider_program_release(program)
+        return out
 
     def device(self, name):
         return self.make("device_open", self.context, name.encode())

@@ -271,43 +271,44 @@ def candidates(cell):
 
 # ---- Warming: caches on disk -----------------------------------------------------------------------
 
-def warm_cell(name, dtype, rows, cols, peers):
-    """Compiles what a cell needs of torch and Liger, and launches it once.  The values do not
-    matter; None, or what went wrong, which is found again when it is measured."""
+def bare_tensors(name, dtype, rows, cols, device):
+    """What a program takes, of no particular values."""
+    import torch
+    from row_programs import COLUMN, FULL, PROGRAMS, TORCH_TYPES
+    kind, tensors = TORCH_TYPES[dtype], {}
+    for key in PROGRAMS[name][1] + ["spare"]:
+        if key == "target":
+            tensors[key] = torch.zeros(rows, 1, dtype=torch.int64, device=device)
+        elif key in FULL:
+            tensors[key] = torch.empty(rows, cols, dtype=kind, device=device)
+        elif key in COLUMN:
+            tensors[key] = torch.empty(cols, dtype=kind, device=device)
+        elif isinstance(key, str):
+            tensors[key] = torch.empty(rows, 1, device=device)
+    tensors.setdefault("x", tensors.get("y"))
+    return tensors
+
+
+def warm_cell(name, dtype, rows, cols, peers, device):
+    """Compiles what a cell needs of torch and Liger, and launches it once.  What fails here is
+    found again when it is measured."""
+    import types
     import torch
     import row_peers
-    from row_programs import FULL, PROGRAMS, TORCH_TYPES, Cell
-
-    class Bare:
-        """A Memory that makes what is asked for, of no particular values."""
-
-        def __init__(self):
-            self.rows, self.cols, self.device = rows, cols, "cuda"
-
-        def get(self, _):
-            tensors = {"target": torch.zeros(rows, 1, dtype=torch.int64, device="cuda")}
-            for key in PROGRAMS[name][1] + ["spare"]:
-                if key in FULL:
-                    tensors[key] = torch.empty(rows, cols, dtype=TORCH_TYPES[dtype], device="cuda")
-                elif key in ("weight", "bias"):
-                    tensors[key] = torch.empty(cols, dtype=TORCH_TYPES[dtype], device="cuda")
-                elif isinstance(key, str) and key != "target":
-                    tensors[key] = torch.empty(rows, 1, device="cuda")
-            if name == "rmsnorm_backward":
-                return [tensors]
-            tensors.setdefault("x", tensors.get("y"))
-            return [tensors]
-
-    failed = []
+    from row_programs import Cell
+    tensors = bare_tensors(name, dtype, rows, cols, device)
+    memory = types.SimpleNamespace(rows=rows, cols=cols, device=device, get=lambda _: [tensors])
+    cell, failed = Cell(name, memory, dtype, 1), []
     for peer in peers:
         try:
-            cell = Cell(name, Bare(), dtype, 1)
             getattr(row_peers, peer + "_calls")(cell)[0]()
-            torch.cuda.synchronize()
+            if device == "cuda":
+                torch.cuda.synchronize()
         except Exception as error:
             failed.append(f"{peer}: {type(error).__name__}: {str(error)[:200]}")
-        cell = None
-        torch._dynamo.reset()
+    tensors.clear()
+    torch._dynamo.reset()
+    if device == "cuda":
         torch.cuda.empty_cache()
     return failed
 
@@ -327,14 +328,15 @@ def warm(args, cells, seconds):
             needs = 2 * byte_count(*cell)  # torch's result, a copy of Liger's input
             if len(running) < args.warm and (not running or used + needs < args.warm_bytes):
                 todo.remove(cell)
-                running[pool.submit(warm_cell, *cell, peers)] = needs
+                running[pool.submit(warm_cell, *cell, peers, args.device)] = needs
                 used += needs
         finished, _ = futures.wait(running, 1, futures.FIRST_COMPLETED)
         for future in finished:
             used -= running.pop(future)
             done += 1
-            if future.exception():
-                print(f"warming: {future.exception()}", file=sys.stderr)
+            problems = [repr(future.exception())] if future.exception() else future.result()
+            if problems:
+                print(f"warming: {problems}", file=sys.stderr)
     workers = list(pool._processes.values())  # a hung compiler must not outlive us
     pool.shutdown(wait=False, cancel_futures=True)
     time.sleep(0.2)
