@@ -84,7 +84,8 @@ def programs(args):
 def assemblers(library, device, args):
     """A table of one program with each assembler."""
     print(f"milliseconds, median (p90) of {args.repeat}\n")
-    print("| assembler | " + " | ".join(SHOWN).replace("codegen", "codegen = ir + opt + ptx") + " |")
+    heads = " | ".join(SHOWN).replace("codegen", "codegen = ir + opt + ptx")
+    print(f"| assembler | {heads} |")
     print("|---|" + "--:|" * len(SHOWN))
     for assembler in args.assembler or [None]:
         try:

@@ -173,7 +173,8 @@ class Library:
 
     def operands(self, text):
         """[(name, kind, declared type or None, extent)] of a program."""
-        program, out, operand = self.make("program_parse", self.context, text.encode()), [], Operand()
+        program = self.make("program_parse", self.context, text.encode())
+        out, operand = [], Operand()
         for i in range(self.so.eider_program_operands(program)):
             self.call("program_operand", program, i, c.byref(operand))
             out.append((operand.name.decode(), operand.kind,

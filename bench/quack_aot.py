@@ -8,8 +8,9 @@ then needs apache-tvm-ffi alone, and none of its time goes into compiling.  Ever
 what quack's own functions launch for such tensors: same classes, same heuristics, with gradients of
 weights left out where the program has none.
 
-FOLDER receives PROGRAM-TYPE-ROWSxLENGTH.so, libcute_dsl_runtime.so, which they load, and index.json:
-for each kernel how many blocks to launch where quack asks for that, or why there is none.
+FOLDER receives PROGRAM-TYPE-ROWSxLENGTH.so, libcute_dsl_runtime.so, which they load, and
+index.json: for each kernel how many blocks to launch where quack asks for that, or why there is
+none.
 """
 import argparse
 import importlib

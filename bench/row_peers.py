@@ -1,8 +1,8 @@
 """Other people's kernels for the programs of row_programs.py.
 
 Each function gives, for a Cell, one call per set of operands; a call gives what Cell.error says.
-It raises where a library has no such kernel: the reason becomes a line of gaps.csv.  NOTES say where
-a kernel does more or less than the program.
+It raises where a library has no such kernel: the reason becomes a line of gaps.csv.  NOTES say
+where a kernel does more or less than the program.
 """
 import json
 import pathlib
@@ -33,14 +33,14 @@ class Missing(Exception):
     """There is no such kernel."""
 
 
-# ---- torch.compile --------------------------------------------------------------------------------
+# ---- torch.compile ------------------------------------------------------------------------------
 
 def torch_calls(cell):
     function = torch.compile(cell.formula, dynamic=False, fullgraph=True)
     return cell.each(lambda t: function(*cell.given(t)))
 
 
-# ---- Liger-Kernel ---------------------------------------------------------------------------------
+# ---- Liger-Kernel -------------------------------------------------------------------------------
 
 def liger_loss(cell, gradient):
     """The kernel of LigerCrossEntropyFunction.forward, without its count of the targets, for which
@@ -97,7 +97,7 @@ def liger_calls(cell):
     }[cell.name])
 
 
-# ---- quack-kernels, compiled by quack_aot.py -------------------------------------------------------
+# ---- quack-kernels, compiled by quack_aot.py ----------------------------------------------------
 
 def quack_calls(cell, folder):
     import tvm_ffi

@@ -9,8 +9,8 @@ f64.  Where a result is a product or a value far from 0 (rmsnorm, softmax, losse
 gradients), each element's difference is divided by that element's true value; for softmax that is
 the relative error of y * N.  Where a result is a difference that may be near 0 (layernorm, the
 gradients of norms and of softmax), it is divided by that or by the root mean square of its row,
-whichever is larger.  The largest of all elements counts, so a result of zeros has error 1, and a NaN
-stays one.
+whichever is larger.  The largest of all elements counts, so a result of zeros has error 1, and a
+NaN stays one.
 """
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ SMALL_BYTES = 1 << 30  # below this, launches from Python would be seen in the t
 PIECE_BYTES = 1 << 29  # of a row-wise statistic's f32 copies
 
 
-# ---- Formulas ---------------------------------------------------------------------------------
+# ---- Formulas -----------------------------------------------------------------------------------
 
 def wide(t):
     return t.double() if t.dtype == torch.float64 else t.float()

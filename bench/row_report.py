@@ -3,8 +3,8 @@
 
     python3 bench/row_report.py DIRECTORY
 
-Reads rows.csv and gaps.csv there, and prints, per type, a table of programs and shapes, then
-how many cells reach the best of the others and the speed of a copy, the cells that are furthest from
+Reads rows.csv and gaps.csv there, and prints, per type, a table of programs and shapes, then how
+many cells reach the best of the others and the speed of a copy, the cells that are furthest from
 that, errors and what is missing.  Needs nothing but Python.
 """
 import csv
@@ -38,7 +38,7 @@ def append(path, columns, row):
         writer.writerow({k: " ".join(str(v).split())[:300] for k, v in row.items()})
 
 
-# ---- One cell --------------------------------------------------------------------------------------
+# ---- One cell -----------------------------------------------------------------------------------
 
 def rate(row, contender):
     return float(row.get(contender) or 0)
@@ -89,7 +89,7 @@ def cell_text(row):
     return " / ".join(parts)
 
 
-# ---- Tables ------------------------------------------------------------------------------------------
+# ---- Tables -------------------------------------------------------------------------------------
 
 def ordered(values):
     return list(dict.fromkeys(values))

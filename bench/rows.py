@@ -13,9 +13,10 @@ of --repeat rounds.  torch.compile and most of Liger allocate what they return, 
 row_programs.py says what an error is, row_peers.py what a kernel of others does more or less.
 
 Writes, line by line, so that a run that is cut keeps what it has: rows.csv, and gaps.csv with what
-could not be measured and why.  Measuring happens in a process of its own: when it dies or a contender
-takes more than --hang seconds, that contender becomes a gap and the rest goes on.  --resume skips the
-cells of an existing rows.csv.  Ends with the report of row_report.py, in rows.md.
+could not be measured and why.  Measuring happens in a process of its own: when it dies or a
+contender takes more than --hang seconds, that contender becomes a gap and the rest goes on.
+--resume skips the cells of an existing rows.csv.  Ends with the report of row_report.py, in
+rows.md.
 
 --warm N first compiles what torch and Liger need, in N processes, into the caches on disk (below
 --cache), without measuring anything: Inductor's choices among configs are forgotten again, and made
@@ -42,7 +43,7 @@ def prepare_environment(cache):
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
-# ---- Measuring: the process that may die ---------------------------------------------------------
+# ---- Measuring: the process that may die --------------------------------------------------------
 
 class Bench:
     """What all cells share."""
@@ -208,13 +209,32 @@ class Bench:
                 self.wait()  # fails where the device does: then all that follows would
         return out
 
+    def times_by_name(self, cell, calls):
+        """{contender: microseconds}; who cannot be timed, in a graph above all, is left out."""
+        try:
+            return dict(zip(calls, self.times(cell, list(calls.values()), self.args.repeat)))
+        except Exception as error:
+            print(f"{' '.join(self.key)}: again without who fails: {error}", file=sys.stderr)
+        self.wait()
+        good = {}
+        for name, one in calls.items():
+            self.now(name)
+            try:
+                self.times(cell, [one], 1)
+                good[name] = one
+            except Exception as error:
+                self.gap(name, f"{type(error).__name__}: {error}")
+                self.wait()
+        self.now("*")
+        return dict(zip(good, self.times(cell, list(good.values()), self.args.repeat)))
+
     def measure(self, cell):
         notes = {}
         start = time.monotonic()
         calls = self.contenders(cell, notes)
         self.now("*")
         built = time.monotonic()
-        times = dict(zip(calls, self.times(cell, list(calls.values()), self.args.repeat)))
+        times = self.times_by_name(cell, calls)
         notes.update({c: f"{cell.bytes / us / 1e3:.1f}" for c, us in times.items()})
         notes.update(zip(KEY, self.key), bytes=cell.bytes, build_s=f"{built - start:.1f}",
                      time_s=f"{time.monotonic() - built:.1f}")
@@ -269,7 +289,7 @@ def candidates(cell):
                     yield f"vec={vec},row={row},block={block},keep={keep},unroll=1"
 
 
-# ---- Warming: caches on disk -----------------------------------------------------------------------
+# ---- Warming: caches on disk --------------------------------------------------------------------
 
 def bare_tensors(name, dtype, rows, cols, device):
     """What a program takes, of no particular values."""
@@ -349,7 +369,7 @@ def warm(args, cells, seconds):
           f"{len(chosen)} choices forgotten", flush=True)
 
 
-# ---- Watching --------------------------------------------------------------------------------------
+# ---- Watching -----------------------------------------------------------------------------------
 
 def watch(args, end):
     """Runs the measuring process until it ends by itself; what kills it becomes a gap."""
