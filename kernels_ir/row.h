@@ -12,10 +12,13 @@
  *
  * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows.  A
  * row is cut into vectors of `vec` elements; vector number v belongs to thread v % row.  The
- * first `keep` vectors of each thread are loaded once and stay in registers, with everything
- * that is computed from them; the rest of a longer row is read again for every stage, `unroll`
- * vectors at a time.  What all rows share, such as weights, is loaded where it is first needed: it
- * is in a cache.
+ * first `keep` vectors of each thread are loaded once and stay in registers as memory has them,
+ * with what is costly to compute from them; the rest is computed anew in each stage, and of a
+ * longer row the rest is read again, `unroll` vectors at a time.  What all rows share, such as
+ * weights, is loaded for every use: it is in a cache.
+ *
+ * Where a launch may be one that allows no vectors (alignment), the kernel exists twice: by
+ * vectors, and by single elements with nothing kept, which is slower and short.
  *
  * A *stage* is one pass over the row that ends in reductions.  A reduction combines what each
  * thread has, then the threads of a warp by exchanges, then the warps of a row through shared
@@ -37,9 +40,10 @@ struct eider_row_config {
 struct eider_row_config eider_row_config_of(const struct eider_config *config);
 
 /* What bind found out about a launch; vectors are taken where all that is needed is set. */
-#define EIDER_ROW_EVEN 1u    /* rows are whole numbers of vectors */
-#define EIDER_ROW_ALIGNED 2u /* every vector access is aligned to its size */
-#define EIDER_ROW_APART 4u   /* no output shares memory with an input */
+#define EIDER_ROW_EVEN 1u      /* rows are whole numbers of vectors */
+#define EIDER_ROW_ALIGNED 2u   /* every vector access is aligned to its size */
+#define EIDER_ROW_APART 4u     /* no output shares memory with an input */
+#define EIDER_ROW_NEVER 65536u /* from this bit on never set */
 
 /* ---- Shapes --------------------------------------------------------------- */
 
@@ -76,6 +80,7 @@ struct eider_row_plan {
     uint32_t n_stages;
     uint8_t *varies; /* of each node: it differs within a row */
     uint8_t *live;
+    uint8_t *costly; /* better kept for a later stage than computed again */
     uint16_t *level; /* stages that have to be done before it is known */
     int picks;       /* there is a pick */
     int gathers;     /* there is one whose place differs within the row */
@@ -114,6 +119,9 @@ struct eider_row_vector {
     LLVMValueRef
         whole; /* i1, the vector is in the row, where rows are whole vectors; NULL: it is */
     struct eider_row_context *packs;
+    /* What memory has of each operand, as the machine's fetch gives it; NULL: not loaded. */
+    LLVMValueRef *words[EIDER_OPERANDS_MAX];
+    int n_words[EIDER_OPERANDS_MAX];
 };
 
 struct eider_row_build {
@@ -142,6 +150,7 @@ struct eider_row_build {
     LLVMValueRef shared;
     uint32_t shared_used;
     uint64_t loaded; /* inputs of which the vectors that stay in registers have been loaded */
+    int passes;      /* that have gone over them */
     int depth;       /* of picks within picks */
 };
 
@@ -151,9 +160,12 @@ LLVMBasicBlockRef eider_row_block(struct eider_row_build *b, const char *name);
 /* A constant of the type. */
 LLVMValueRef eider_row_number(LLVMTypeRef type, int64_t value);
 
-/* Loads the elements of vectors, of the inputs in `which`, which differ within the row. */
+/* Loads the words and elements of vectors, of the inputs in `which`: they differ within the row. */
 void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                     uint64_t which);
+/* Makes the elements of a vector anew from its words, and forgets what else was computed but for
+ * what is `costly`. */
+void eider_row_again(struct eider_row_build *b, struct eider_row_vector *vector);
 /* Stores the outputs of every element of a vector, which its packs have. */
 void eider_row_store(struct eider_row_build *b, struct eider_row_vector *vector);
 /* What is the same for the whole row, of inputs and scalars. */

@@ -370,17 +370,26 @@ static void loop_rest(struct eider_row_build *b, struct pass *pass,
     }
 }
 
+/* What all rows share does not stay. */
+static void forget_words(struct eider_row_vector *vector, uint64_t which)
+{
+    for (uint32_t i = 0; i < EIDER_OPERANDS_MAX; i++)
+        if (which >> i & 1) vector->words[i] = NULL;
+}
+
 static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
                     struct eider_row_vector *rest)
 {
     int64_t from = (int64_t)b->c.keep * b->c.row * b->c.vec;
     int has_rest = !b->layout->length || from < b->layout->length;
     uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
-    if (b->c.keep) {
-        eider_row_load(b, kept, b->c.keep, missing);
-        b->loaded |= missing;
-        do_step(b, pass, kept, b->c.keep);
+    for (int v = 0; v < b->c.keep; v++) {
+        if (b->passes) eider_row_again(b, &kept[v]);
+        eider_row_load(b, &kept[v], 1, missing);
+        forget_words(&kept[v], missing);
+        do_step(b, pass, &kept[v], 1);
     }
+    b->passes++;
     if (has_rest && b->e->status == EIDER_OK) loop_rest(b, pass, rest, from);
 }
 
@@ -560,14 +569,48 @@ int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared
     return 1;
 }
 
+static void begin_way(struct eider_row_build *b, int by_vector)
+{
+    b->vectors = by_vector;
+    b->elements = !by_vector;
+    b->vectors_ok = NULL;
+    b->loaded = 0;
+    b->passes = 0;
+    b->shared_used = 0;
+    b->one = eider_row_context(b, 1);
+}
+
+/* The kernel by vectors, and once more, in few instructions, for launches that do not allow them:
+ * nothing stays in registers there. */
+static void build_ways(struct eider_row_build *b)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef ok = b->vectors_ok;
+    if (!ok) {
+        b->one = eider_row_context(b, 1);
+        if (b->e->status == EIDER_OK) build_stages(b);
+        return;
+    }
+    LLVMBasicBlockRef fast = eider_row_block(b, "vectors"), slow = eider_row_block(b, "elements");
+    LLVMBasicBlockRef end = eider_row_block(b, "done");
+    LLVMBuildCondBr(ir, ok, fast, slow);
+    for (int by_vector = 1; by_vector >= 0; by_vector--) {
+        LLVMPositionBuilderAtEnd(ir, by_vector ? fast : slow);
+        begin_way(b, by_vector);
+        if (!by_vector) b->c.keep = 0, b->c.unroll = 1;
+        if (b->e->status == EIDER_OK) build_stages(b);
+        if (b->e->status == EIDER_OK) LLVMBuildBr(ir, end);
+    }
+    LLVMPositionBuilderAtEnd(ir, end);
+}
+
 static void build_kernel(struct eider_row_build *b, const char *name)
 {
     if (!eider_row_begin(b, name, eider_row_shared_bytes(b))) return;
     if (b->e->status == EIDER_OK) {
         locate_row(b);
         eider_row_read_flags(b);
-        b->one = eider_row_context(b, 1);
-        if (b->e->status == EIDER_OK) build_stages(b);
+        build_ways(b);
     }
     b->machine->kernel_end(b->e);
 }

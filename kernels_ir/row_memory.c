@@ -87,16 +87,18 @@ static LLVMValueRef load_places(struct eider_row_build *b, uint32_t i, LLVMValue
     return b->machine->load_each(b->e, operand_at(b, i)->type, ptrs);
 }
 
-/* Pack `p` of a vector; lanes that `valid` leaves out read the row's first element. */
-static LLVMValueRef load_pack(struct eider_row_build *b, uint32_t i,
-                              const struct eider_row_vector *vector, int p, LLVMValueRef valid)
+/* A vector's words, element by element; those that are not in the row are the row's first. */
+static void fetch_elements(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector,
+                           LLVMValueRef *words)
 {
-    LLVMValueRef ptrs[64];
-    for (int lane = 0; lane < b->width; lane++) {
-        LLVMValueRef condition = valid ? lane_of(b, valid, lane) : NULL;
-        ptrs[lane] = address_if(b, condition, i, vector, p * b->width + lane);
+    LLVMValueRef ptrs[EIDER_VECTOR_MAX];
+    eider_lines_set(b->e, EIDER_LINE_LOAD, i);
+    for (int k = 0; k < b->c.vec; k++) {
+        LLVMValueRef valid = vector->packs[k / b->width].valid;
+        ptrs[k] = address_if(b, valid ? lane_of(b, valid, k % b->width) : NULL, i, vector, k);
     }
-    return b->machine->load_each(b->e, operand_at(b, i)->type, ptrs);
+    vector->n_words[i] =
+        b->machine->fetch_each(b->e, operand_at(b, i)->type, ptrs, b->c.vec, words);
 }
 
 /* ---- Ways that meet ---------------------------------------------------------- */
@@ -137,46 +139,33 @@ static LLVMBasicBlockRef branch_if(struct eider_row_build *b, LLVMValueRef condi
 
 /* ---- Elements ---------------------------------------------------------------- */
 
-/* Where value (vector v, pack p) of the k-th input that differs in the row is kept. */
-static int place_of(const struct eider_row_build *b, int k, int v, int p, int n)
+static void fetch_vector(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector,
+                         LLVMValueRef *words)
 {
-    return (k * n + v) * b->n_packs + p;
+    eider_lines_set(b->e, EIDER_LINE_LOAD, i);
+    if (class_in_row(b, i) != 1)
+        fetch_elements(b, i, vector, words);
+    else
+        vector->n_words[i] = b->machine->fetch(b->e, operand_at(b, i)->type,
+                                               address_if(b, vector->whole, i, vector, 0), b->c.vec,
+                                               b->c.load, 1, words);
 }
 
-static void load_vectors(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
-                         uint64_t which, LLVMValueRef *values)
+/* The words of all operands in `which`, of all vectors, one after the other; their number. */
+static int fetch_all(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                     uint64_t which, int by_vector, LLVMValueRef *words)
 {
-    for (int v = 0; v < n; v++) {
-        const struct eider_row_vector *vector = &vectors[v];
-        int k = 0;
+    int at = 0;
+    for (int v = 0; v < n; v++)
         for (uint32_t i = 0; i < b->layout->n_operands; i++) {
             if (!(which >> i & 1)) continue;
-            LLVMValueRef *out = values + place_of(b, k++, v, 0, n);
-            eider_lines_set(b->e, EIDER_LINE_LOAD, i);
-            if (class_in_row(b, i) == 1)
-                b->machine->load(b->e, operand_at(b, i)->type,
-                                 address_if(b, vector->whole, i, vector, 0), b->c.vec, b->c.load, 1,
-                                 out);
-            for (int p = 0; p < b->n_packs && class_in_row(b, i) != 1; p++)
-                out[p] = load_pack(b, i, vector, p, vector->packs[p].valid);
+            if (by_vector)
+                fetch_vector(b, i, &vectors[v], words + at);
+            else
+                fetch_elements(b, i, &vectors[v], words + at);
+            at += vectors[v].n_words[i];
         }
-    }
-}
-
-static void load_elements(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
-                          uint64_t which, LLVMValueRef *values)
-{
-    for (int v = 0; v < n; v++) {
-        int k = 0;
-        for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-            if (!(which >> i & 1)) continue;
-            eider_lines_set(b->e, EIDER_LINE_LOAD, i);
-            for (int p = 0; p < b->n_packs; p++)
-                values[place_of(b, k, v, p, n)] =
-                    load_pack(b, i, &vectors[v], p, vectors[v].packs[p].valid);
-            k++;
-        }
-    }
+    return at;
 }
 
 /* What a row without elements has. */
@@ -201,13 +190,49 @@ static LLVMValueRef is_empty(struct eider_row_build *b)
     return LLVMBuildICmp(b->e->builder, LLVMIntEQ, b->cols, eider_row_number(b->i32, 0), "");
 }
 
+static void unpack(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector)
+{
+    LLVMValueRef packs[EIDER_VECTOR_MAX];
+    eider_lines_set(b->e, EIDER_LINE_LOAD, i);
+    b->machine->unpack(b->e, operand_at(b, i)->type, b->c.vec, vector->words[i], packs);
+    for (int p = 0; p < b->n_packs; p++) vector->packs[p].in[i] = packs[p];
+}
+
+/* Whichever way was taken, the vectors have their words. */
+static void take_words(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                       uint64_t which, const struct ways *w)
+{
+    int at = 0;
+    for (int v = 0; v < n; v++)
+        for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+            if (!(which >> i & 1)) continue;
+            for (int k = 0; k < vectors[v].n_words[i]; k++)
+                vectors[v].words[i][k] = met(b, w, at++);
+        }
+    for (int v = 0; v < n; v++)
+        for (uint32_t i = 0; i < b->layout->n_operands; i++)
+            if (which >> i & 1) unpack(b, i, &vectors[v]);
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+}
+
+/* Room for the words of the operands in `which`. */
+static void make_room(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                      uint64_t which)
+{
+    for (int v = 0; v < n; v++)
+        for (uint32_t i = 0; i < b->layout->n_operands; i++)
+            if (which >> i & 1 && !vectors[v].words[i])
+                vectors[v].words[i] = eider_row_alloc(b, (size_t)b->c.vec, sizeof(LLVMValueRef));
+}
+
 void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                     uint64_t which)
 {
     struct ways w;
-    int n_values = count(which) * n * b->n_packs;
-    if (n_values == 0 || b->e->status != EIDER_OK) return;
-    begin_ways(b, &w, n_values);
+    int n_words = 0;
+    if (count(which) * n == 0 || b->e->status != EIDER_OK) return;
+    begin_ways(b, &w, count(which) * n * b->c.vec);
+    make_room(b, vectors, n, which);
     if (b->e->status != EIDER_OK) return;
     if (b->vectors) {
         LLVMValueRef ok = b->vectors_ok;
@@ -216,7 +241,7 @@ void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors,
         else if (may_be_empty(b))
             ok = LLVMBuildNot(b->e->builder, is_empty(b), "");
         LLVMBasicBlockRef otherwise = ok ? branch_if(b, ok, "vectors") : NULL;
-        load_vectors(b, vectors, n, which, w.values[w.n]);
+        n_words = fetch_all(b, vectors, n, which, 1, w.values[w.n]);
         end_way(b, &w);
         if (otherwise) LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
     }
@@ -224,22 +249,47 @@ void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors,
         LLVMBasicBlockRef otherwise = NULL;
         if (may_be_empty(b))
             otherwise = branch_if(b, LLVMBuildNot(b->e->builder, is_empty(b), ""), "elements");
-        load_elements(b, vectors, n, which, w.values[w.n]);
+        n_words = fetch_all(b, vectors, n, which, 0, w.values[w.n]);
         end_way(b, &w);
         if (otherwise) LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
     }
     if (may_be_empty(b)) {
-        load_nothing(n_values, w.values[w.n], &w);
+        load_nothing(n_words, w.values[w.n], &w);
         end_way(b, &w);
     }
     LLVMPositionBuilderAtEnd(b->e->builder, w.after);
-    for (int v = 0; v < n; v++)
-        for (int p = 0; p < b->n_packs; p++) {
-            int k = 0;
-            for (uint32_t i = 0; i < b->layout->n_operands; i++)
-                if (which >> i & 1)
-                    vectors[v].packs[p].in[i] = met(b, &w, place_of(b, k++, v, p, n));
-        }
+    take_words(b, vectors, n, which, &w);
+}
+
+/* Flags that bind never sets: zeros that no compiler knows to be zeros. */
+static LLVMValueRef unknown_zero(struct eider_row_build *b)
+{
+    LLVMValueRef bit = eider_row_number(b->i32, (int64_t)EIDER_ROW_NEVER << b->passes % 16);
+    return LLVMBuildAnd(b->e->builder, b->machine->param(b->e, b->slots.flags), bit, "");
+}
+
+static void again(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector,
+                  LLVMValueRef zero)
+{
+    if (!vector->words[i] || eider_dtype_size(operand_at(b, i)->type) >= sizeof(float)) return;
+    for (int k = 0; k < vector->n_words[i]; k++) {
+        LLVMValueRef *word = &vector->words[i][k];
+        LLVMValueRef fitting = LLVMBuildIntCast2(b->e->builder, zero, LLVMTypeOf(*word), 0, "");
+        *word = LLVMBuildXor(b->e->builder, *word, fitting, "");
+    }
+    unpack(b, i, vector);
+}
+
+void eider_row_again(struct eider_row_build *b, struct eider_row_vector *vector)
+{
+    const struct eider_graph *g = b->program->graph;
+    if (!b->machine->unpacks_again) return;
+    for (int p = 0; p < b->n_packs; p++)
+        for (eider_node id = 1; id < g->n_cells; id++)
+            if (!b->plan.costly[id]) vector->packs[p].values[id] = NULL;
+    LLVMValueRef zero = unknown_zero(b);
+    for (uint32_t i = 0; i < b->layout->n_operands && b->e->status == EIDER_OK; i++)
+        again(b, i, vector, zero);
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 

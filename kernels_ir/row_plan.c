@@ -22,6 +22,13 @@ static int differs(const struct eider_graph *g, eider_node id, const uint8_t *in
     return any;
 }
 
+/* Many instructions, or a slow one. */
+static int is_costly(enum eider_op op)
+{
+    return op == EIDER_OP_div || op == EIDER_OP_pick ||
+           (op >= EIDER_OP_sqrt && op <= EIDER_OP_normcdf) || op >= EIDER_OP_m_tanh;
+}
+
 static uint16_t level_of(const struct eider_graph *g, eider_node id, const uint16_t *level)
 {
     const struct eider_cell *cell = &g->cells[id];
@@ -40,7 +47,8 @@ eider_status eider_row_plan_create(const struct eider_graph *g, const uint8_t *i
     p->varies = eider_mem_zero(&g->allocator, g->n_cells);
     p->live = eider_mem_zero(&g->allocator, g->n_cells);
     p->level = eider_mem_zero(&g->allocator, g->n_cells * sizeof *p->level);
-    if (!p->varies || !p->live || !p->level) {
+    p->costly = eider_mem_zero(&g->allocator, g->n_cells);
+    if (!p->varies || !p->live || !p->level || !p->costly) {
         eider_row_plan_release(&g->allocator, p);
         return EIDER_OOM;
     }
@@ -48,6 +56,7 @@ eider_status eider_row_plan_create(const struct eider_graph *g, const uint8_t *i
     for (eider_node id = 1; id < g->n_cells; id++) {
         p->varies[id] = (uint8_t)differs(g, id, in_row, p->varies);
         p->level[id] = level_of(g, id, p->level);
+        p->costly[id] = p->varies[id] && is_costly((enum eider_op)g->cells[id].op);
         if (!p->live[id]) continue;
         if (p->level[id] > p->n_stages) p->n_stages = p->level[id];
         if (g->cells[id].op == EIDER_OP_pick) p->picks = 1;
@@ -60,6 +69,7 @@ void eider_row_plan_release(const struct eider_allocator *a, struct eider_row_pl
     eider_mem_free(a, plan->varies);
     eider_mem_free(a, plan->live);
     eider_mem_free(a, plan->level);
+    eider_mem_free(a, plan->costly);
     *plan = (struct eider_row_plan){0};
 }
 

@@ -63,6 +63,7 @@ enum eider_store_policy {
     EIDER_STORE_FIRST
 };
 
+#define EIDER_VECTOR_MAX 64   /* elements of a vector, the most that params.def allows */
 #define EIDER_STREAM_ALIGN 64 /* bytes: a cache line, and the widest vector register */
 
 struct eider_machine {
@@ -70,6 +71,8 @@ struct eider_machine {
     int needs_alignment; /* a vector access faults unless aligned to its size */
     int streams_aligned; /* a store that streams (cs, first) faults unless its address is a
                           * multiple of EIDER_STREAM_ALIGN */
+
+    int unpacks_again; /* registers are scarcer than conversions of 16-bit values */
 
     /* Packs that suit the target: 1 on the GPU; on the CPU the native f32 vector. */
     int (*width)(const struct eider_emit *e);
@@ -92,6 +95,16 @@ struct eider_machine {
      * of at most 16 bytes each on the GPU. */
     void (*load)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                  enum eider_load_policy policy, int read_only, LLVMValueRef *out);
+    /* The same in two steps.  First what memory has, as at most `n` words that registers hold, the
+     * same number for one type and `n`, which is returned; unpack makes the packs.  A word of
+     * 32 bits has two bf16. */
+    int (*fetch)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                 enum eider_load_policy policy, int read_only, LLVMValueRef *words);
+    /* The words of elements that lie at ptrs[0 .. n), each by a load of its own. */
+    int (*fetch_each)(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs, int n,
+                      LLVMValueRef *words);
+    void (*unpack)(struct eider_emit *e, eider_dtype type, int n, const LLVMValueRef *words,
+                   LLVMValueRef *out);
     /* The reverse; rounds to nearest even, once.  `saturate` is for fp8 overflow. */
     void (*store)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                   enum eider_store_policy policy, int saturate, const LLVMValueRef *in);

@@ -324,8 +324,8 @@ static LLVMValueRef offset(struct eider_emit *e, LLVMValueRef ptr, int bytes)
     return LLVMBuildInBoundsGEP2(e->builder, int_type(e, 8), ptr, &at, 1, "");
 }
 
-static void cpu_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
-                     enum eider_load_policy policy, int read_only, LLVMValueRef *out)
+static int cpu_fetch(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                     enum eider_load_policy policy, int read_only, LLVMValueRef *words)
 {
     int size = (int)eider_dtype_size(type);
     (void)policy;
@@ -334,8 +334,39 @@ static void cpu_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, i
         LLVMValueRef bits =
             LLVMBuildLoad2(e->builder, bits_type(e, type), offset(e, ptr, i * size), "");
         LLVMSetAlignment(bits, (unsigned)size);
-        out[i / e->width] = widen(e, type, bits);
+        words[i / e->width] = bits;
     }
+    return n / e->width;
+}
+
+static int cpu_fetch_each(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs, int n,
+                          LLVMValueRef *words)
+{
+    LLVMTypeRef one = int_type(e, 8 * (unsigned)eider_dtype_size(type));
+    for (int i = 0; i < n; i++) {
+        int at = i / e->width;
+        LLVMValueRef lane = LLVMConstInt(int_type(e, 32), (unsigned)(i % e->width), 0);
+        LLVMValueRef value = LLVMBuildLoad2(e->builder, one, ptrs[i], "");
+        LLVMSetAlignment(value, (unsigned)eider_dtype_size(type));
+        if (i % e->width == 0) words[at] = LLVMGetUndef(bits_type(e, type));
+        words[at] =
+            e->width == 1 ? value : LLVMBuildInsertElement(e->builder, words[at], value, lane, "");
+    }
+    return n / e->width;
+}
+
+static void cpu_unpack(struct eider_emit *e, eider_dtype type, int n, const LLVMValueRef *words,
+                       LLVMValueRef *out)
+{
+    for (int i = 0; i < n / e->width; i++) out[i] = widen(e, type, words[i]);
+}
+
+static void cpu_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                     enum eider_load_policy policy, int read_only, LLVMValueRef *out)
+{
+    LLVMValueRef words[EIDER_VECTOR_MAX];
+    cpu_fetch(e, type, ptr, n, policy, read_only, words);
+    cpu_unpack(e, type, n, words, out);
 }
 
 /* Past the caches, which then need not read the line first. */
@@ -366,14 +397,8 @@ static void cpu_store(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, 
 
 static LLVMValueRef cpu_load_each(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs)
 {
-    LLVMTypeRef one = int_type(e, 8 * (unsigned)eider_dtype_size(type));
-    LLVMValueRef bits = LLVMGetUndef(bits_type(e, type));
-    for (int i = 0; i < e->width; i++) {
-        LLVMValueRef lane = LLVMConstInt(int_type(e, 32), (unsigned)i, 0);
-        LLVMValueRef value = LLVMBuildLoad2(e->builder, one, ptrs[i], "");
-        LLVMSetAlignment(value, (unsigned)eider_dtype_size(type));
-        bits = e->width == 1 ? value : LLVMBuildInsertElement(e->builder, bits, value, lane, "");
-    }
+    LLVMValueRef bits;
+    cpu_fetch_each(e, type, ptrs, e->width, &bits);
     return widen(e, type, bits);
 }
 
@@ -419,6 +444,9 @@ const struct eider_machine eider_machine_cpu = {
     .thread_index = cpu_thread_index,
     .block_index = cpu_block_index,
     .load = cpu_load,
+    .fetch = cpu_fetch,
+    .fetch_each = cpu_fetch_each,
+    .unpack = cpu_unpack,
     .store = cpu_store,
     .load_each = cpu_load_each,
     .store_each = cpu_store_each,

@@ -518,20 +518,49 @@ static void words_from(struct eider_emit *e, eider_dtype type, int saturate, str
 
 /* ---- The members --------------------------------------------------------- */
 
-static void nvptx_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
-                       enum eider_load_policy policy, int read_only, LLVMValueRef *out)
+static int nvptx_fetch(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                       enum eider_load_policy policy, int read_only, LLVMValueRef *words)
+{
+    struct words w = words_of(type, n);
+    int n_words = 0;
+    const struct policy *p = &load_policies[policy];
+    if (policy == EIDER_LOAD_NC && !read_only) p = &load_policies[EIDER_LOAD_CA];
+    eider_lines_turn(e, EIDER_LINE_LOAD);
+    for (int at = 0; at < n * (int)eider_dtype_size(type); at += w.bytes, n_words += w.n)
+        load_words(e, p, offset(e, ptr, at), w, words + n_words);
+    return n_words;
+}
+
+static int nvptx_fetch_each(struct eider_emit *e, eider_dtype type, const LLVMValueRef *ptrs, int n,
+                            LLVMValueRef *words)
+{
+    struct words w = words_of(type, n), one = words_of(type, 1);
+    int per_word = w.bits / one.bits;
+    eider_lines_turn(e, EIDER_LINE_LOAD);
+    for (int i = 0; i < n; i += per_word) {
+        LLVMValueRef parts[4];
+        for (int k = 0; k < per_word; k++)
+            load_words(e, &load_policies[EIDER_LOAD_CA], ptrs[i + k], one, &parts[k]);
+        words[i / per_word] = join(e, parts, per_word, w.bits);
+    }
+    return n / per_word;
+}
+
+static void nvptx_unpack(struct eider_emit *e, eider_dtype type, int n, const LLVMValueRef *words,
+                         LLVMValueRef *out)
 {
     struct words w = words_of(type, n);
     int step = w.bytes / (int)eider_dtype_size(type);
-    const struct policy *p = &load_policies[policy];
-    if (policy == EIDER_LOAD_NC && !read_only) p = &load_policies[EIDER_LOAD_CA];
-    for (int i = 0; i < n; i += step) {
-        LLVMValueRef words[WORDS_MAX];
-        eider_lines_turn(e, EIDER_LINE_LOAD);
-        load_words(e, p, offset(e, ptr, i * (int)eider_dtype_size(type)), w, words);
-        eider_lines_turn(e, EIDER_LINE_CONVERT);
-        elements_of(e, type, w, words, step, out + i);
-    }
+    eider_lines_turn(e, EIDER_LINE_CONVERT);
+    for (int i = 0; i < n; i += step, words += w.n) elements_of(e, type, w, words, step, out + i);
+}
+
+static void nvptx_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                       enum eider_load_policy policy, int read_only, LLVMValueRef *out)
+{
+    LLVMValueRef words[EIDER_VECTOR_MAX];
+    nvptx_fetch(e, type, ptr, n, policy, read_only, words);
+    nvptx_unpack(e, type, n, words, out);
 }
 
 static void nvptx_store(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
@@ -639,6 +668,10 @@ const struct eider_machine eider_machine_nvptx = {
     .thread_index = nvptx_thread_index,
     .block_index = nvptx_block_index,
     .load = nvptx_load,
+    .fetch = nvptx_fetch,
+    .fetch_each = nvptx_fetch_each,
+    .unpack = nvptx_unpack,
+    .unpacks_again = 1,
     .store = nvptx_store,
     .load_each = nvptx_load_each,
     .store_each = nvptx_store_each,
