@@ -15,14 +15,15 @@ row_programs.py says what an error is, row_peers.py what a kernel of others does
 Writes, line by line, so that a run that is cut keeps what it has: rows.csv, and gaps.csv with what
 could not be measured and why.  Measuring happens in a process of its own: when it dies or a
 contender takes more than --hang seconds, that contender becomes a gap and the rest goes on.
---resume skips the cells of an existing rows.csv.  Ends with the report of row_report.py, in
-rows.md.
+--resume skips the cells of an existing rows.csv and the gaps of gaps.csv.  Ends with the report of
+row_report.py, in rows.md.
 
 --warm N first compiles what torch and Liger need, in N processes, into the caches on disk (below
 --cache), without measuring anything: Inductor's choices among configs are forgotten again, and made
 when nobody else uses the GPU.
 """
 import argparse
+import collections
 import ctypes
 import os
 import pathlib
@@ -342,7 +343,7 @@ def warm(args, cells, seconds):
     end = time.monotonic() + seconds
     todo = sorted(cells, key=lambda c: byte_count(*c), reverse=True)
     pool = futures.ProcessPoolExecutor(args.warm, multiprocessing.get_context("spawn"))
-    running, used, done = {}, 0, 0
+    running, used, done, problems = {}, 0, 0, collections.Counter()
     while (todo or running) and time.monotonic() < end:
         for cell in list(todo):
             needs = 2 * byte_count(*cell)  # torch's result, a copy of Liger's input
@@ -354,9 +355,7 @@ def warm(args, cells, seconds):
         for future in finished:
             used -= running.pop(future)
             done += 1
-            problems = [repr(future.exception())] if future.exception() else future.result()
-            if problems:
-                print(f"warming: {problems}", file=sys.stderr)
+            problems.update([repr(future.exception())] if future.exception() else future.result())
     workers = list(pool._processes.values())  # a hung compiler must not outlive us
     pool.shutdown(wait=False, cancel_futures=True)
     time.sleep(0.2)
@@ -365,6 +364,8 @@ def warm(args, cells, seconds):
     chosen = list(pathlib.Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rglob("*.best_config"))
     for path in chosen:
         path.unlink()
+    for text, n in problems.items():
+        print(f"{n} x {text}", file=sys.stderr)
     print(f"warmed {done} of {len(cells)} cells in {seconds - (end - time.monotonic()):.0f} s, "
           f"{len(chosen)} choices forgotten", flush=True)
 
@@ -372,32 +373,41 @@ def warm(args, cells, seconds):
 # ---- Watching -----------------------------------------------------------------------------------
 
 def watch(args, end):
-    """Runs the measuring process until it ends by itself; what kills it becomes a gap."""
-    out = pathlib.Path(args.out)
-    now = out / "now.txt"
-    for _ in range(args.deaths + 1):
-        now.write_text("", encoding="utf-8")
-        left = max(0.0, end - time.monotonic())
-        child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--child"] +
-                                 sys.argv[1:] + ["--resume", "--seconds", f"{left:.0f}"])
-        reason = None
-        while child.poll() is None:
-            time.sleep(0.2)
-            if time.time() - now.stat().st_mtime > args.hang:
-                reason = f"took more than {args.hang:.0f} s"
-                child.kill()
-                child.wait()
-        if child.returncode == 0:
+    """Runs the measuring process until it ends by itself; what kills it becomes a gap, and who
+    kills it twice does not come again."""
+    out, peers, killers = pathlib.Path(args.out), list(args.peers), []
+    while len(killers) <= args.deaths:
+        status, reason = measure_apart(args, out / "now.txt", peers, end)
+        if status == 0:
             return
-        key = now.read_text(encoding="utf-8").split("\n")
+        key = (out / "now.txt").read_text(encoding="utf-8").split("\n")
         if len(key) != len(GAP_COLUMNS) - 1:
-            sys.exit(f"the measuring process died before the first cell ({child.returncode})")
+            sys.exit(f"the measuring process died before the first cell ({status})")
+        killers.append(key[-1])
+        if key[-1] in peers and killers.count(key[-1]) == 2:
+            peers.remove(key[-1])
+            reason += "; not tried any more"
         if key[-1] in ("eider", "memcpy"):
             key[-1] = "*"  # nothing to compare with
-        reason = reason or f"the process died ({child.returncode})"
         print(f"{' '.join(key)}: {reason}", file=sys.stderr, flush=True)
         row_report.append(out / "gaps.csv", GAP_COLUMNS, dict(zip(GAP_COLUMNS, key + [reason])))
     print("the measuring process died too often", file=sys.stderr)
+
+
+def measure_apart(args, now, peers, end):
+    """The exit status of one measuring process, and why it is not 0."""
+    now.write_text("", encoding="utf-8")
+    left = max(0.0, end - time.monotonic())
+    child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--child"] + sys.argv[1:] +
+                             ["--resume", "--peers", ",".join(peers) or "none", "--seconds",
+                              f"{left:.0f}"])
+    while child.poll() is None:
+        time.sleep(0.2)
+        if time.time() - now.stat().st_mtime > args.hang:
+            child.kill()
+            child.wait()
+            return child.returncode, f"took more than {args.hang:.0f} s"
+    return child.returncode, f"the process died ({child.returncode})"
 
 
 def wanted(args):
@@ -436,7 +446,7 @@ def arguments():
     add("--cache", default=f"{tempfile.gettempdir()}/eider-rows-cache")
     add("--resume", action="store_true", help="skip what rows.csv has")
     add("--seconds", type=float, default=460, help="start no cell after this")
-    add("--hang", type=float, default=60, help="seconds that a contender may take")
+    add("--hang", type=float, default=40, help="seconds that a contender may take")
     add("--deaths", type=int, default=10, help="of the measuring process, at most")
     add("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try this program itself")
     add("--child", action="store_true", help=argparse.SUPPRESS)
