@@ -107,11 +107,44 @@ static void short_forms_are_used_where_their_range_is_known(void **state)
     }
 }
 
+/* A loss in f32 and a gradient in bf16: the gradient's own exp is short, what the loss takes is
+ * not. */
+static void only_outputs_of_16_bits_take_the_short_exp(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int n_short;
+    } cases[] = {
+        {"in x, y; out loss: f32, grad: bf16; loss = exp(x); grad = exp(y)", 1},
+        {"in x; out loss: f32, grad: bf16; e = exp(x); loss = e; grad = 2 * e", 0},
+        {"in x, y; out loss: f32, grad: f32; loss = exp(x); grad = exp(y)", 0},
+        {"in x, y; out loss: f16, grad: e4m3; loss = exp(x); grad = exp(y)", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        eider_dtype types[EIDER_OPERANDS_MAX] = {0};
+        struct eider_graph *g = parsed(cases[i].text), *rewritten = NULL;
+        for (uint32_t k = 0; k < g->n_operands; k++) {
+            types[k] = g->operands[k].type < 0 ? EIDER_F32 : (eider_dtype)g->operands[k].type;
+            g->operands[k].type = (int32_t)types[k];
+        }
+        eider_math math = eider_math_resolve(g, types, EIDER_MATH_AUTO);
+        assert_int_equal(eider_mathmode(g, math, types, &rewritten), EIDER_OK);
+        int n = 0;
+        for (eider_node id = 1; id < rewritten->n_cells; id++)
+            n += rewritten->cells[id].op == EIDER_OP_m_ex2;
+        if (n != cases[i].n_short) fail_msg("%s: %d short", cases[i].text, n);
+        eider_graph_destroy(rewritten);
+        eider_graph_destroy(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_hold_and_are_tight),
         cmocka_unit_test(short_forms_are_used_where_their_range_is_known),
+        cmocka_unit_test(only_outputs_of_16_bits_take_the_short_exp),
     };
     return cmocka_run_group_tests_name("range", tests, NULL, NULL);
 }

@@ -374,7 +374,7 @@ EIDER_API void eider_stream_destroy(eider_device *device, void *stream);
 /* ---- Kernels ------------------------------------------------------------ */
 
 typedef enum eider_math {
-    EIDER_MATH_AUTO = 0, /* approx where every output has 16 bits or fewer, else fast */
+    EIDER_MATH_AUTO = 0, /* by the outputs: approx for 16 bits or fewer, else fast */
     EIDER_MATH_APPROX = 1,
     EIDER_MATH_FAST = 2,
     EIDER_MATH_EXACT = 3

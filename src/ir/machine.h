@@ -27,7 +27,7 @@ struct eider_emit {
     struct eider_target target;
     int width;         /* elements of a pack; chosen by the template */
     int ftz, contract; /* numerics, resolved */
-    eider_math math;   /* resolved, never AUTO */
+    eider_math math;   /* AUTO is FAST to the machine */
     int line_info;
     struct eider_lines lines; /* lines.h */
     uint32_t block_threads;   /* threads of a block; set by kernel_begin */

@@ -3,6 +3,8 @@
  * fast: division by a literal becomes multiplication, and where the range of values is known
  *     (range.h), rcp(a) is one instruction (m_rcp) and log1p(a) a short polynomial (m_log1p).
  *     sum(exp(a - max(a)))   with exp as in approx
+ * auto, for outputs of which some have more than 16 bits: fast, and where no such output depends
+ *     on it, exp(a) as in approx
  * approx, besides:
  *     tanh(a)              t(a), one instruction (m_tanh)
  *     sigmoid(a)           1/2 + 1/2 t(a/2)
@@ -36,7 +38,7 @@
 struct rewrite {
     const struct eider_graph *from;
     struct eider_graph *to;
-    const uint8_t *types, *live;
+    const uint8_t *types, *live, *wide; /* wide: an output of more than 16 bits depends on it */
     eider_math math;
     uint32_t *uses;            /* of each old node, outputs included ... */
     uint32_t *uses_as_arg;     /* ... of those, by sigmoid, directly or through neg ... */
@@ -506,10 +508,10 @@ static eider_node rewritten(struct rewrite *w, eider_node n)
     const struct rule *rule = &rules[cell->op];
     eider_node found = 0, args[EIDER_CALL_ARGS_MAX];
     if (w->to->status != EIDER_OK) return 0;
-    if (w->types[n] == EIDER_V_F32 && w->math == EIDER_MATH_FAST && rule->fast)
-        found = rule->fast(w, n);
-    if (w->types[n] == EIDER_V_F32 && w->math == EIDER_MATH_APPROX && rule->approx)
-        found = rule->approx(w, n);
+    int is_approx = w->math == EIDER_MATH_APPROX ||
+                    (w->math == EIDER_MATH_AUTO && !w->wide[n] && cell->op == EIDER_OP_exp);
+    eider_node (*rewrite)(struct rewrite *, eider_node) = is_approx ? rule->approx : rule->fast;
+    if (w->types[n] == EIDER_V_F32 && rewrite) found = rewrite(w, n);
     if (found) return found;
     for (uint32_t k = 0; k < cell->n_args; k++) args[k] = mapped(w, arg(w, n, (int)k));
     return eider_graph_put(w->to, (enum eider_op)cell->op, args, cell->n_args, cell->payload);
@@ -564,6 +566,16 @@ static void unify(struct rewrite *w)
     }
 }
 
+static void mark_wide(const struct eider_graph *g, const eider_dtype *dtypes, uint8_t *wide)
+{
+    for (uint32_t i = 0; i < g->n_operands; i++)
+        if (g->operands[i].kind == EIDER_OUTPUT && eider_dtype_size(dtypes[i]) > 2)
+            wide[g->operands[i].node] = 1;
+    for (eider_node n = g->n_cells; n-- > 1;)
+        for (uint32_t k = 0; k < g->cells[n].n_args && wide[n]; k++)
+            wide[eider_graph_args(g, n)[k]] = 1;
+}
+
 static eider_status rewrite_all(struct rewrite *w)
 {
     struct eider_graph *to = w->to;
@@ -587,7 +599,7 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
     if (math == EIDER_MATH_EXACT) return eider_graph_copy(from, out);
     size_t n = from->n_cells;
     uint32_t *counts = eider_mem_zero(&from->allocator, 8 * n * sizeof *counts);
-    uint8_t *bytes = eider_mem_zero(&from->allocator, 2 * n);
+    uint8_t *bytes = eider_mem_zero(&from->allocator, 3 * n);
     struct rewrite w = {.from = from, .math = math};
     eider_status status = counts && bytes ? eider_graph_create(&from->allocator, &w.to) : EIDER_OOM;
     if (status == EIDER_OK) {
@@ -603,6 +615,8 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
         eider_graph_live(from, bytes + n);
         w.types = bytes;
         w.live = bytes + n;
+        w.wide = bytes + 2 * n;
+        mark_wide(from, dtypes, bytes + 2 * n);
         if (status == EIDER_OK) status = rewrite_all(&w);
     }
     eider_mem_free(&from->allocator, counts);
@@ -618,9 +632,12 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
 eider_math eider_math_resolve(const struct eider_graph *g, const eider_dtype *dtypes,
                               eider_math math)
 {
+    int narrow = 0, wide = 0;
     if (math != EIDER_MATH_AUTO) return math;
-    for (uint32_t i = 0; i < g->n_operands; i++)
-        if (g->operands[i].kind == EIDER_OUTPUT && eider_dtype_size(dtypes[i]) > 2)
-            return EIDER_MATH_FAST;
-    return EIDER_MATH_APPROX;
+    for (uint32_t i = 0; i < g->n_operands; i++) {
+        if (g->operands[i].kind != EIDER_OUTPUT) continue;
+        narrow |= eider_dtype_size(dtypes[i]) <= 2;
+        wide |= eider_dtype_size(dtypes[i]) > 2;
+    }
+    return !wide ? EIDER_MATH_APPROX : narrow ? EIDER_MATH_AUTO : EIDER_MATH_FAST;
 }
