@@ -160,7 +160,8 @@ void eider_row_describe(const struct eider_graph *program, const struct eider_la
         }
         eider_text_add(out, " ");
     }
-    eider_text_add(out, "length=%lld", (long long)layout->length);
+    eider_text_add(out, "length=%lld%s", (long long)layout->length,
+                   layout->checks ? " checks" : "");
 }
 
 /* ---- Checks -------------------------------------------------------------- */

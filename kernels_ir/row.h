@@ -8,6 +8,7 @@
  *   row_build.c     the IR: the kernel and its stages
  *   row_memory.c    the IR: loads and stores of elements
  *   row_reduce.c    the IR: from the values of a row to one
+ *   row_fault.c     the IR: places outside of the row are recorded
  *   column.c        another template, of sums down the rows, made of these parts
  *
  * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows.  A
@@ -149,9 +150,10 @@ struct eider_row_build {
     struct eider_row_context one;          /* what is the same for the whole row */
     LLVMValueRef shared;
     uint32_t shared_used;
-    uint64_t loaded; /* inputs of which the vectors that stay in registers have been loaded */
-    int passes;      /* that have gone over them */
-    int depth;       /* of picks within picks */
+    LLVMValueRef faults; /* struct eider_fault, one after the other; NULL: nothing is recorded */
+    uint64_t loaded;     /* inputs of which the vectors that stay in registers have been loaded */
+    int passes;          /* that have gone over them */
+    int depth;           /* of picks within picks */
 };
 
 /* Memory of the build, zeroed; NULL after a failure. */
@@ -209,6 +211,13 @@ LLVMValueRef eider_row_value(struct eider_row_build *b, struct eider_row_context
 void eider_row_compute(struct eider_row_build *b, struct eider_row_context *c, const uint8_t *need);
 /* `scalar` in every element of a pack of `width`. */
 LLVMValueRef eider_row_spread(struct eider_row_build *b, LLVMValueRef scalar, int width);
+
+/* Where places are recorded, b->faults. */
+void eider_row_fault_begin(struct eider_row_build *b);
+/* Records the places (i64) of pick `id` that are not `inside` of the row, where the context's
+ * elements are.  Begins another block. */
+void eider_row_fault(struct eider_row_build *b, const struct eider_row_context *c, eider_node id,
+                     LLVMValueRef place, LLVMValueRef inside);
 
 /* ---- The parts of a kernel, also for the template `column` ------------------ */
 

@@ -159,6 +159,7 @@ static LLVMValueRef pick(struct eider_row_build *b, struct eider_row_context *c,
     LLVMValueRef cols = LLVMBuildZExt(ir, b->cols, b->i64, "");
     LLVMValueRef inside =
         LLVMBuildICmp(ir, LLVMIntULT, place, eider_row_spread(b, cols, c->width), "");
+    if (b->faults) eider_row_fault(b, c, id, place, inside);
     place = LLVMBuildSelect(ir, inside, place, LLVMConstNull(type), "");
     place = LLVMBuildTrunc(ir, place, eider_emit_type(b->e, EIDER_V_I32), "");
     enum eider_vtype v = (enum eider_vtype)b->program->types[args[0]];
@@ -564,6 +565,7 @@ int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared
     b->machine->kernel_begin(b->e, name, params, b->slots.n, (uint32_t)b->c.block);
     if (b->e->status != EIDER_OK) return 1;
     if (shared) b->shared = eider_emit_shared(b->e, shared);
+    if (b->layout->checks) eider_row_fault_begin(b);
     b->cols =
         b->layout->length ? eider_row_number(b->i32, b->layout->length) : param(b, b->slots.cols);
     return 1;

@@ -35,8 +35,9 @@ struct CUctx_st {
     CUdevice device;
 };
 struct CUmod_st {
-    int is_ptx, is_clock; /* the runtime's kernel that measures the clock */
-    char image[];         /* of PTX */
+    int is_ptx, is_clock;   /* the runtime's kernel that measures the clock */
+    uint64_t words[2 * 65]; /* its variable */
+    char image[];           /* of PTX */
 };
 struct CUstream_st {
     int unused;
@@ -307,6 +308,16 @@ static CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const
     if (module->is_ptx && !strstr(module->image, name)) return CUDA_ERROR_NOT_FOUND;
     module->is_clock = strcmp(name, "eider_clock") == 0;
     *out = (CUfunction)module;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_cuModuleGetGlobal(CUdeviceptr *out, size_t *bytes, CUmodule module,
+                                       const char *name)
+{
+    TRY(need_context());
+    if (module->is_ptx && !strstr(module->image, name)) return CUDA_ERROR_NOT_FOUND;
+    *out = (CUdeviceptr)(uintptr_t)module->words;
+    *bytes = sizeof module->words;
     return CUDA_SUCCESS;
 }
 

@@ -69,10 +69,10 @@ static eider_status prepare_both(eider_context *ctx, struct story *s)
     eider_request request = {.source = &ptx_source, .assembler = "driver"};
     eider_status status = eider_prepare(s->device, &request, &s->copy);
     if (status != EIDER_OK) return status;
-    status = eider_program_parse(ctx, "out = 2 * max(x, 0)", &s->program);
+    status = eider_program_parse(ctx, "out = 2 * max(x, 0) - pick(x, 0)", &s->program);
     if (status != EIDER_OK) return status;
-    request =
-        (eider_request){.program = s->program, .args = args, .n_args = 2, .assembler = "driver"};
+    request = (eider_request){
+        .program = s->program, .args = args, .n_args = 2, .assembler = "driver", .checked = 1};
     return eider_prepare(s->device, &request, &s->scale);
 }
 
@@ -94,6 +94,7 @@ static eider_status run_both(struct story *s)
         (status = eider_launch_grid(s->copy, s->stream, grid, copy_args, 3)) ||
         (status = eider_launch(s->scale, s->stream, args, 2)) ||
         (status = eider_time(s->scale, s->stream, args, 2, 3, 1, ns)) ||
+        (status = eider_kernel_check(s->scale, s->stream)) ||
         (status = eider_stream_wait(s->device, s->stream)))
         return status;
     return eider_memory_copy(s->device, s->stream, host, s->out, sizeof host, EIDER_DEVICE_TO_HOST);

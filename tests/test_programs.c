@@ -267,6 +267,519 @@ static void losses_of_real_vocabularies(void **state)
                   i % 2 ? 2e-6 : 4e-3, 1e-4);
 }
 
+/* ---- Programs against formulas of their own ---------------------------------------- */
+
+static size_t index_of(const struct row_call *c, const char *name)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (strcmp(c->info[i].name, name) == 0) return i;
+    fail_msg("%s has no operand %s", c->text, name);
+    return 0;
+}
+
+/* An input as the kernel has it. */
+static double in(const struct row_call *c, const char *name, int64_t row, int64_t col)
+{
+    return row_want(c, index_of(c, name), row, col);
+}
+
+static void near_output(const struct row_call *c, const char *name, int64_t row, int64_t col,
+                        double want)
+{
+    double got = row_output(c, name, row, col);
+    int good = isnan(want) || isinf(want) ? (isnan(want) ? isnan(got) : got == want)
+                                          : fabs(got - want) <= 3e-6 * fmax(1, fabs(want));
+    if (!good)
+        fail_msg("%s: %s[%lld, %lld] is %.9g, want %.9g", c->text, name, (long long)row,
+                 (long long)col, got, want);
+}
+
+/* Runs the program on every schedule and gives the call to `check`. */
+static void against(const char *text, int64_t rows, int64_t cols, row_filler fill,
+                    void (*check)(const struct row_call *c))
+{
+    for (size_t s = 0; s < COUNT(schedules); s++) {
+        struct row_call c = {.text = text,
+                             .config = schedules[s],
+                             .math = EIDER_MATH_FAST,
+                             .rows = rows,
+                             .cols = cols,
+                             .fill = fill};
+        row_make(&c);
+        row_run(&c);
+        check(&c);
+        row_release(&c);
+    }
+}
+
+/* What a norm makes of a row: mean (0 for rmsnorm) and the reciprocal of the deviation. */
+static void statistics(const struct row_call *c, const char *x, const char *residual, int centred,
+                       int64_t row, double out[2])
+{
+    double sum = 0, squares = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t k = 0; k < c->cols; k++) {
+            double v = in(c, x, row, k) + (residual ? in(c, residual, row, k) : 0);
+            double d = v - (centred ? sum / (double)c->cols : 0);
+            if (pass) squares += d * d;
+            if (!pass) sum += v;
+        }
+    out[0] = centred ? sum / (double)c->cols : 0;
+    out[1] = 1 / sqrt(squares / (double)c->cols + 0.25);
+}
+
+/* The scalars are eps = 0.25 and offset = 1.5. */
+static double norm_value(size_t i, int64_t row, int64_t col)
+{
+    return i == 4 ? 0.25 : i == 5 ? 1.5 : row_wave(i, row, col) + (i == 0 ? 0.5 : 0);
+}
+
+static void check_full_norm(const struct row_call *c)
+{
+    double stats[2];
+    int centred = strstr(c->text, "layernorm") != NULL;
+    for (int64_t r = 0; r < c->rows; r++) {
+        statistics(c, "x", "residual", centred, r, stats);
+        near_output(c, "rstd", r, 0, stats[1]);
+        if (centred) near_output(c, "mean", r, 0, stats[0]);
+        for (int64_t k = 0; k < c->cols; k++) {
+            double total = in(c, "x", r, k) + in(c, "residual", r, k);
+            near_output(c, "total", r, k, total);
+            near_output(c, "y", r, k,
+                        (total - stats[0]) * stats[1] * (in(c, "weight", 0, k) + 1.5) +
+                            in(c, "bias", 0, k));
+        }
+    }
+}
+
+static void full_norms_add_offset_and_keep(void **state)
+{
+    (void)state;
+    against("add_rmsnorm_full", 3, 37, norm_value, check_full_norm);
+    against("add_layernorm_full", 3, 37, norm_value, check_full_norm);
+}
+
+/* x, weight and bias, then eps (and offset). */
+static double plain_norm_value(size_t i, int64_t row, int64_t col)
+{
+    return i == 3 ? 0.25 : i == 4 ? 1.5 : row_wave(i, row, col) + (i == 0 ? 0.5 : 0);
+}
+
+static void check_plain_norm(const struct row_call *c)
+{
+    double stats[2], offset = strstr(c->text, "offset") ? 1.5 : 0;
+    for (int64_t r = 0; r < c->rows; r++) {
+        statistics(c, "x", NULL, strstr(c->text, "layernorm") != NULL, r, stats);
+        for (int64_t k = 0; k < c->cols; k++)
+            near_output(c, "y", r, k,
+                        (in(c, "x", r, k) - stats[0]) * stats[1] *
+                                (in(c, "weight", 0, k) + offset) +
+                            in(c, "bias", 0, k));
+    }
+}
+
+static void norms_have_bias_and_offset(void **state)
+{
+    (void)state;
+    against("rmsnorm_bias", 2, 21, plain_norm_value, check_plain_norm);
+    against("layernorm_offset", 2, 21, plain_norm_value, check_plain_norm);
+}
+
+static void check_added_layernorm(const struct row_call *c)
+{
+    double stats[2];
+    statistics(c, "x", "residual", 1, 1, stats);
+    for (int64_t k = 0; k < c->cols; k++) {
+        double total = in(c, "x", 1, k) + in(c, "residual", 1, k);
+        near_output(c, "total", 1, k, total);
+        near_output(c, "y", 1, k,
+                    (total - stats[0]) * stats[1] * in(c, "weight", 0, k) + in(c, "bias", 0, k));
+    }
+}
+
+static void a_residual_is_added_before_layernorm(void **state)
+{
+    (void)state;
+    against("add_layernorm", 2, 21, norm_value, check_added_layernorm);
+}
+
+/* The gradient of sum(dy * y + dtotal * total) by differences, in double. */
+static double norm_objective(const struct row_call *c, int64_t row, int64_t moved, double step)
+{
+    int centred = strstr(c->text, "layernorm") != NULL;
+    double n = (double)c->cols, sum = 0, squares = 0, objective = 0;
+    for (int pass = 0; pass < 3; pass++)
+        for (int64_t k = 0; k < c->cols; k++) {
+            double v = in(c, "total", row, k) + (k == moved ? step : 0);
+            double d = v - (centred ? sum / n : 0);
+            if (pass == 0) sum += v;
+            if (pass == 1) squares += d * d;
+            if (pass == 2)
+                objective += in(c, "dtotal", row, k) * v + in(c, "dy", row, k) *
+                                                               (in(c, "weight", 0, k) + 1.5) * d /
+                                                               sqrt(squares / n + 0.25);
+        }
+    return objective;
+}
+
+/* Saved statistics of what the first operand holds. */
+static const struct row_call *saved;
+
+static double backward_value(size_t i, int64_t row, int64_t col)
+{
+    double stats[2], sum = 0, squares = 0;
+    int has_mean = strstr(saved->text, "layernorm") != NULL;
+    size_t rstd = has_mean ? 3 : 2;
+    if (i == rstd + 3) return 1.5;
+    if (i != rstd && !(has_mean && i == 2)) return (double)(float)row_wave(i, row, col);
+    for (int64_t k = 0; k < saved->cols; k++) sum += (double)(float)row_wave(0, row, k);
+    stats[0] = has_mean ? sum / (double)saved->cols : 0;
+    for (int64_t k = 0; k < saved->cols; k++) {
+        double d = (double)(float)row_wave(0, row, k) - stats[0];
+        squares += d * d;
+    }
+    stats[1] = 1 / sqrt(squares / (double)saved->cols + 0.25);
+    return stats[i == rstd];
+}
+
+static void check_norm_backward(const struct row_call *c)
+{
+    for (int64_t r = 0; r < c->rows; r++)
+        for (int64_t k = 0; k < c->cols; k++) {
+            double slope = (norm_objective(c, r, k, 1e-4) - norm_objective(c, r, k, -1e-4)) / 2e-4;
+            assert_near(row_output(c, "dx", r, k), slope, 2e-6);
+        }
+}
+
+static void gradients_of_norms_pass_the_residual_on(void **state)
+{
+    static const char *const names[] = {"add_rmsnorm_backward", "add_layernorm_backward"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct row_call shape = {.text = names[i], .cols = 19};
+        saved = &shape;
+        against(names[i], 2, 19, backward_value, check_norm_backward);
+    }
+}
+
+static void check_dweight_dbias(const struct row_call *c)
+{
+    for (int64_t k = 0; k < c->cols; k++) {
+        double dweight = 0, dbias = 0;
+        for (int64_t r = 0; r < c->rows; r++) {
+            dweight += in(c, "dy", r, k) * in(c, "x", r, k) * in(c, "rstd", r, 0);
+            dbias += in(c, "dy", r, k);
+        }
+        near_output(c, "dweight", 0, k, dweight);
+        near_output(c, "dbias", 0, k, dbias);
+    }
+}
+
+static void weights_and_biases_get_sums_of_columns(void **state)
+{
+    (void)state;
+    struct row_call c = {.text = "rmsnorm_dweight_dbias", .rows = 40, .cols = 7, .fill = row_wave};
+    row_make(&c);
+    row_run(&c);
+    check_dweight_dbias(&c);
+    row_release(&c);
+}
+
+/* Row 1 is masked altogether; row 2 is -inf where the mask is true. */
+static double softmax_value(size_t i, int64_t row, int64_t col)
+{
+    int is_kept = row != 1 && col % 3 != 1;
+    if (i == 1) return is_kept;
+    return row == 2 && is_kept ? -INFINITY : row_wave(i, row, col);
+}
+
+/* Logarithm of softmax over what counts, and -inf elsewhere. */
+static double log_softmax_of(const struct row_call *c, const char *x, double scale, int64_t row,
+                             int64_t col, int masks)
+{
+    double sum = 0, v = 0;
+    for (int64_t k = 0; k < c->cols; k++) {
+        double e = scale * in(c, x, row, k);
+        if (masks && in(c, "mask", row, k) == 0) e = -INFINITY;
+        sum += exp(e);
+        if (k == col) v = e;
+    }
+    return v == -INFINITY ? -INFINITY : v - log(sum);
+}
+
+static void check_masked_log(const struct row_call *c)
+{
+    for (int64_t r = 0; r < c->rows; r++)
+        for (int64_t k = 0; k < c->cols; k++)
+            near_output(c, "y", r, k, log_softmax_of(c, "x", 1, r, k, 1));
+}
+
+static double scaled_value(size_t i, int64_t row, int64_t col)
+{
+    return i == 1 ? 0.75 : row_wave(i, row, col);
+}
+
+static void check_scaled_log(const struct row_call *c)
+{
+    for (int64_t k = 0; k < c->cols; k++)
+        near_output(c, "y", 1, k, log_softmax_of(c, "x", 0.75, 1, k, 0));
+}
+
+static double empty_row_value(size_t i, int64_t row, int64_t col)
+{
+    return i == 0 && row == 1 ? -INFINITY : row_wave(i, row, col);
+}
+
+static void check_safe_log(const struct row_call *c)
+{
+    for (int64_t r = 0; r < c->rows; r++)
+        for (int64_t k = 0; k < c->cols; k++)
+            near_output(c, "y", r, k, log_softmax_of(c, "x", 1, r, k, 0));
+}
+
+static void logarithms_of_softmax_follow_the_name(void **state)
+{
+    (void)state;
+    against("log_softmax_masked", 3, 17, softmax_value, check_masked_log);
+    against("log_softmax_scaled", 2, 17, scaled_value, check_scaled_log);
+    against("safe_log_softmax", 2, 17, empty_row_value, check_safe_log);
+}
+
+/* y of softmax over what counts; dy is infinite where nothing counts. */
+static int wants_log;
+static int64_t softmax_cols;
+
+static double softmax_backward_value(size_t i, int64_t row, int64_t col)
+{
+    int is_kept = row != 1 && col % 3 != 1;
+    double sum = 0;
+    if (i == 1) return is_kept;
+    if (i == 2) return is_kept ? row_wave(2, row, col) : INFINITY;
+    if (!is_kept) return wants_log ? -INFINITY : 0;
+    for (int64_t k = 0; k < softmax_cols; k++)
+        if (k % 3 != 1) sum += exp(row_wave(0, row, k));
+    double y = row_wave(0, row, col) - log(sum);
+    return wants_log ? y : exp(y);
+}
+
+static void check_masked_backward(const struct row_call *c)
+{
+    for (int64_t r = 0; r < c->rows; r++) {
+        double sum = 0;
+        for (int64_t k = 0; k < c->cols; k++)
+            if (in(c, "mask", r, k) != 0)
+                sum += in(c, "dy", r, k) * (wants_log ? 1 : in(c, "y", r, k));
+        for (int64_t k = 0; k < c->cols; k++) {
+            double y = in(c, "y", r, k), dy = in(c, "dy", r, k);
+            double want = wants_log ? dy - exp(y) * sum : y * (dy - sum);
+            near_output(c, "dx", r, k, in(c, "mask", r, k) != 0 ? want : 0);
+        }
+    }
+}
+
+static void masked_elements_have_no_gradient(void **state)
+{
+    (void)state;
+    softmax_cols = 17;
+    wants_log = 0;
+    against("softmax_masked_backward", 3, 17, softmax_backward_value, check_masked_backward);
+    wants_log = 1;
+    against("log_softmax_masked_backward", 3, 17, softmax_backward_value, check_masked_backward);
+}
+
+static double scaled_backward_value(size_t i, int64_t row, int64_t col)
+{
+    return i == 2 ? 0.75 : i == 0 ? 0.3 + 0.1 * row_wave(i, row, col) : row_wave(i, row, col);
+}
+
+static void check_scaled_backward(const struct row_call *c)
+{
+    double products = 0, sum = 0;
+    for (int64_t k = 0; k < c->cols; k++) {
+        products += in(c, "y", 1, k) * in(c, "dy", 1, k);
+        sum += in(c, "dy", 1, k);
+    }
+    for (int64_t k = 0; k < c->cols; k++) {
+        double y = in(c, "y", 1, k), dy = in(c, "dy", 1, k);
+        int is_log = strstr(c->text, "log") != NULL;
+        near_output(c, "dx", 1, k, 0.75 * (is_log ? dy - exp(y) * sum : y * (dy - products)));
+    }
+}
+
+static void check_safe_backward(const struct row_call *c)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < c->cols; k++) sum += in(c, "dy", 0, k);
+    for (int64_t k = 0; k < c->cols; k++) {
+        near_output(c, "dx", 0, k, in(c, "dy", 0, k) - exp(in(c, "y", 0, k)) * sum);
+        assert_true(row_output(c, "dx", 1, k) == 0);
+    }
+}
+
+static void gradients_of_softmax_follow_the_name(void **state)
+{
+    (void)state;
+    against("softmax_scaled_backward", 2, 17, scaled_backward_value, check_scaled_backward);
+    against("log_softmax_scaled_backward", 2, 17, scaled_backward_value, check_scaled_backward);
+    against("safe_log_softmax_backward", 2, 17, empty_row_value, check_safe_backward);
+}
+
+/* ---- Losses, as PyTorch defines them ------------------------------------------------ */
+
+#define CLASSES 11
+#define SMOOTHING 0.2
+#define Z_LOSS 0.03
+
+/* logits, target, class_weight, then dloss where there is one, then the scalars.  Row 1 is
+ * ignored. */
+static double loss_value(size_t i, int64_t row, int64_t col)
+{
+    if (i == 0) return 2 * row_wave(0, row, col);
+    if (i == 1) return row == 1 ? -100 : (double)((3 * row + 2) % CLASSES);
+    return 0.7 + 0.3 * row_wave(i, row, col);
+}
+
+static double full_loss_value(size_t i, int64_t row, int64_t col)
+{
+    return i == 3 ? -100 : i == 4 ? SMOOTHING : i == 5 ? Z_LOSS : loss_value(i, row, col);
+}
+
+static double full_train_value(size_t i, int64_t row, int64_t col)
+{
+    return i == 3 ? loss_value(3, row, col) : full_loss_value(i - (i > 3), row, col);
+}
+
+/* lse comes before dloss. */
+static double full_backward_value(size_t i, int64_t row, int64_t col)
+{
+    double sum = 0;
+    if (i != 3) return i < 3 ? loss_value(i, row, col) : full_train_value(i - 1, row, col);
+    for (int64_t k = 0; k < CLASSES; k++) sum += exp((double)(float)loss_value(0, row, k));
+    return log(sum);
+}
+
+/* Of logits in double, of which one is moved; -(1-a) w_t log p_t - a/K sum(w log p) + z lse^2. */
+static double full_loss_of(const struct row_call *c, int64_t row, int64_t moved, double step)
+{
+    double sum = 0, even = 0, at = 0, weight = 0;
+    int64_t target = (int64_t)in(c, "target", row, 0);
+    if (target == -100) return 0;
+    for (int64_t k = 0; k < c->cols; k++)
+        sum += exp(in(c, "logits", row, k) + (k == moved ? step : 0));
+    for (int64_t k = 0; k < c->cols; k++) {
+        double loss = log(sum) - in(c, "logits", row, k) - (k == moved ? step : 0);
+        even += in(c, "class_weight", 0, k) * loss / (double)c->cols;
+        if (k != target) continue;
+        at = loss;
+        weight = in(c, "class_weight", 0, k);
+    }
+    return (1 - SMOOTHING) * weight * at + SMOOTHING * even + Z_LOSS * log(sum) * log(sum);
+}
+
+static void check_full_loss(const struct row_call *c)
+{
+    for (int64_t r = 0; r < c->rows; r++) {
+        int64_t target = (int64_t)in(c, "target", r, 0);
+        near_output(c, "loss", r, 0, full_loss_of(c, r, -1, 0));
+        near_output(c, "weight", r, 0, target == -100 ? 0 : in(c, "class_weight", 0, target));
+    }
+}
+
+static void check_full_gradient(const struct row_call *c)
+{
+    for (int64_t r = 0; r < c->rows; r++)
+        for (int64_t k = 0; k < c->cols; k++) {
+            double slope = (full_loss_of(c, r, k, 1e-4) - full_loss_of(c, r, k, -1e-4)) / 2e-4;
+            assert_near(row_output(c, "dlogits", r, k), in(c, "dloss", r, 0) * slope, 2e-6);
+        }
+}
+
+static void check_full_training(const struct row_call *c)
+{
+    check_full_loss(c);
+    check_full_gradient(c);
+}
+
+static void smoothing_and_class_weights_join_as_in_pytorch(void **state)
+{
+    (void)state;
+    against("cross_entropy_full", 4, CLASSES, full_loss_value, check_full_loss);
+    against("cross_entropy_full_train", 4, CLASSES, full_train_value, check_full_training);
+    against("cross_entropy_full_backward", 4, CLASSES, full_backward_value, check_full_gradient);
+}
+
+/* Losses of 1 + k of row 0 of 6; targets of -100 do not count. */
+static int counts_none;
+
+static double reduced_value(size_t i, int64_t row, int64_t col)
+{
+    (void)row;
+    if (i == 0) return counts_none || col % 3 == 1 ? 0 : (double)(1 + col);
+    if (i == 1) return counts_none || col % 3 == 1 ? -100 : 5;
+    return -100;
+}
+
+static double weighted_value(size_t i, int64_t row, int64_t col)
+{
+    (void)row;
+    return counts_none ? 0 : i == 0 ? (double)(1 + col) : 0.5 * (double)(col % 2);
+}
+
+static void check_sum(const struct row_call *c)
+{
+    assert_true(row_output(c, "total", 0, 0) == (counts_none ? 0 : 1 + 3 + 4 + 6));
+}
+
+static void check_mean(const struct row_call *c)
+{
+    near_output(c, "mean", 0, 0, counts_none ? NAN : 14 / 4.0);
+    near_output(c, "scale", 0, 0, counts_none ? INFINITY : 1 / 4.0);
+}
+
+static void check_weighted_mean(const struct row_call *c)
+{
+    near_output(c, "mean", 0, 0, counts_none ? NAN : 21 / 1.5);
+    near_output(c, "scale", 0, 0, counts_none ? INFINITY : 1 / 1.5);
+}
+
+static double target_value(size_t i, int64_t row, int64_t col)
+{
+    return i ? -100 : reduced_value(1, row, col);
+}
+
+static void check_scale(const struct row_call *c)
+{
+    near_output(c, "scale", 0, 0, counts_none ? INFINITY : 1 / 4.0);
+}
+
+static void losses_are_reduced_as_in_pytorch(void **state)
+{
+    (void)state;
+    for (counts_none = 0; counts_none < 2; counts_none++) {
+        against("loss_sum", 1, 6, reduced_value, check_sum);
+        against("loss_mean", 1, 6, reduced_value, check_mean);
+        against("loss_mean_weighted", 1, 6, weighted_value, check_weighted_mean);
+        against("loss_scale", 1, 6, target_value, check_scale);
+    }
+}
+
+static double big(size_t i, int64_t row, int64_t col)
+{
+    return i == 0 ? (row ? 896 * (col == 3) - 5 : 0) : 0;
+}
+
+static void a_row_has_its_scale(void **state)
+{
+    (void)state;
+    struct row_call c = {.text = "row_amax_scale", .rows = 2, .cols = 9, .fill = big};
+    row_make(&c);
+    row_run(&c);
+    assert_true(row_output(&c, "most", 0, 0) == 0 && row_output(&c, "scale", 0, 0) == 1);
+    near_output(&c, "most", 1, 0, 891);
+    near_output(&c, "scale", 1, 0, 891.0 / 448);
+    row_release(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +793,17 @@ int main(void)
         cmocka_unit_test(offsets_of_weights_are_added_in_f32),
         cmocka_unit_test(a_constant_row_is_its_bias),
         cmocka_unit_test(losses_of_real_vocabularies),
+        cmocka_unit_test(full_norms_add_offset_and_keep),
+        cmocka_unit_test(norms_have_bias_and_offset),
+        cmocka_unit_test(a_residual_is_added_before_layernorm),
+        cmocka_unit_test(gradients_of_norms_pass_the_residual_on),
+        cmocka_unit_test(weights_and_biases_get_sums_of_columns),
+        cmocka_unit_test(logarithms_of_softmax_follow_the_name),
+        cmocka_unit_test(masked_elements_have_no_gradient),
+        cmocka_unit_test(gradients_of_softmax_follow_the_name),
+        cmocka_unit_test(smoothing_and_class_weights_join_as_in_pytorch),
+        cmocka_unit_test(losses_are_reduced_as_in_pytorch),
+        cmocka_unit_test(a_row_has_its_scale),
     };
     return cmocka_run_group_tests_name("programs", tests, row_set_up, row_tear_down);
 }

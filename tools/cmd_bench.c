@@ -68,6 +68,7 @@ static int time_kernel(const struct bench *b, const eider_kernel *kernel, const 
     double *ns = malloc(n * sizeof *ns);
     if (!ns) return cli_fail_memory(n * sizeof *ns);
     status = eider_time(kernel, NULL, args, n_args, runs, b->flush, ns);
+    if (status == EIDER_OK) status = eider_kernel_check(kernel, NULL);
     if (status == EIDER_OK) {
         qsort(ns, n, sizeof *ns, by_value);
         *out = (struct times){ns[n / 2], ns[n / 10], ns[n - 1 - n / 10], runs};

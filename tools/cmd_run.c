@@ -134,6 +134,7 @@ static int launch(struct cli_session *s, struct cli_operands *operands)
     eider_status status = eider_prepare(s->device, &request, &kernel);
     if (status == EIDER_OK) status = eider_launch(kernel, NULL, operands->tensors, operands->n);
     if (status == EIDER_OK) status = eider_stream_wait(s->device, NULL);
+    if (status == EIDER_OK) status = eider_kernel_check(kernel, NULL);
     if (status != EIDER_OK) code = cli_fail_library(status);
     if (!code) code = cli_operands_download(s, operands);
     if (!code) code = cli_operands_write(operands);

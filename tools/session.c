@@ -179,5 +179,6 @@ eider_request cli_session_request(const struct cli_session *s, const eider_tenso
                            .n_args = n_args,
                            .numerics = s->numerics,
                            .config = s->config,
-                           .assembler = s->assembler};
+                           .assembler = s->assembler,
+                           .checked = cli_options_has(s->options, CLI_CHECKED)};
 }

@@ -299,6 +299,7 @@ int cli_sweep_measure(const struct cli_session *s, struct cli_sweep *sweep, stru
     eider_status status = eider_prepare(s->device, &request, &kernel);
     if (status == EIDER_OK) status = eider_launch(kernel, NULL, o->tensors, o->n);
     if (status == EIDER_OK) status = eider_stream_wait(s->device, NULL);
+    if (status == EIDER_OK) status = eider_kernel_check(kernel, NULL);
     eider_kernel_release(kernel);
     if (status != EIDER_OK) return cli_fail_library(status);
     int code = cli_operands_download(s, o);

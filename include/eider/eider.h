@@ -435,6 +435,7 @@ typedef struct eider_request {
     const char *assembler; /* NULL, "auto", "nvptxcompiler", "ptxas", "nvjitlink", "driver" */
     int32_t line_info;     /* nonzero: map machine code to IR lines; same code */
     int32_t any_layout;    /* nonzero: accept any strides up to the rank of `args` */
+    int32_t checked;       /* nonzero: record places outside of a row, see eider_kernel_check */
 } eider_request;
 
 /* Finds what `request` describes for `device` in memory or on disk, or builds it.  May
@@ -474,6 +475,13 @@ EIDER_API EIDER_CHECKED eider_status eider_launch_grid(const eider_kernel *kerne
 EIDER_API EIDER_CHECKED eider_status eider_time(const eider_kernel *kernel, void *stream,
                                                 const eider_tensor *args, size_t n_args, int32_t n,
                                                 int32_t flush, double *out_ns);
+
+/* What launches of a kernel that was prepared `checked` have found since it was last asked.
+ * Waits for `stream`; fails with EIDER_OUTSIDE, naming the first row in which a place that
+ * `pick` was given lies outside, the place and the row's length.  A launch itself never fails for
+ * that, and never reads there.  Every place counts, also where the program drops what it picks.
+ * A kernel that was not prepared so, or picks nothing, has found nothing. */
+EIDER_API EIDER_CHECKED eider_status eider_kernel_check(const eider_kernel *kernel, void *stream);
 
 EIDER_API void eider_kernel_release(eider_kernel *kernel);
 

@@ -138,6 +138,9 @@ uint32_t eider_cpu_image_shared(const struct eider_cpu_image *image);
 /* Thread style: what the kernel takes. */
 const struct eider_entry_params *eider_cpu_image_params(const struct eider_cpu_image *image);
 
+/* Where the image has a variable. */
+eider_status eider_cpu_image_find(struct eider_cpu_image *image, const char *name, void **out);
+
 /* "znver3 +avx2,...": name and features of the host, for keys. */
 const char *eider_codegen_host(void);
 

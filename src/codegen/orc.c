@@ -251,6 +251,14 @@ eider_status eider_cpu_image_create(const eider_allocator *a, const struct eider
     return EIDER_OK;
 }
 
+eider_status eider_cpu_image_find(struct eider_cpu_image *image, const char *name, void **out)
+{
+    eider_emit_enter();
+    eider_status status = look_up(image, name, out);
+    eider_emit_leave();
+    return status;
+}
+
 uint32_t eider_cpu_image_shared(const struct eider_cpu_image *image)
 {
     return image->shared_bytes;

@@ -107,6 +107,7 @@ LLVMValueRef eider_emit_exchange(struct eider_emit *e, LLVMValueRef value, uint3
     return eider_emit_intrinsic(e, "llvm.nvvm.shfl.sync.bfly.i32", NULL, 0, args, 4);
 }
 
+#define SPACE_GLOBAL 1 /* plain memory to a CPU */
 #define SPACE_SHARED 3
 #define SHARED_ALIGN 16
 
@@ -119,6 +120,14 @@ LLVMValueRef eider_emit_shared(struct eider_emit *e, uint32_t bytes)
     LLVMSetInitializer(memory, LLVMGetUndef(type));
     LLVMSetAlignment(memory, SHARED_ALIGN);
     return memory;
+}
+
+LLVMValueRef eider_emit_words(struct eider_emit *e, const char *name, uint32_t n)
+{
+    LLVMTypeRef type = LLVMArrayType2(LLVMInt64TypeInContext(e->context), n);
+    LLVMValueRef words = LLVMAddGlobalInAddressSpace(e->module, type, name, SPACE_GLOBAL);
+    LLVMSetInitializer(words, LLVMConstNull(type));
+    return words;
 }
 
 /* A property of a loop: {"name", value}. */

@@ -166,6 +166,9 @@ LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *
 LLVMValueRef eider_emit_exchange(struct eider_emit *e, LLVMValueRef value, uint32_t mask);
 /* `bytes` of memory of the block, aligned to 16, as an array of i8. */
 LLVMValueRef eider_emit_shared(struct eider_emit *e, uint32_t bytes);
+/* The module's own array of `n` words (i64), 0 when it is loaded, which the host finds by its
+ * name. */
+LLVMValueRef eider_emit_words(struct eider_emit *e, const char *name, uint32_t n);
 
 /* Keeps LLVM from unrolling or vectorising the loop that this branch closes: how often a
  * kernel repeats its code is decided by its config. */

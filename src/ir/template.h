@@ -29,9 +29,21 @@ struct eider_layout {
     int32_t packable;   /* pairs of 16-bit values compute the program with the same bits */
     int64_t length;     /* of every row, where the kernel is made for it; 0: of any length */
     int32_t gathers;    /* elements of a row are read by threads that another has written */
+    int32_t checks;     /* the kernel records places outside of a row, see eider_fault */
     int64_t count;      /* elements of the example; 0 when unknown.  Only the default rule
                             * reads it: it is not part of the key */
     struct eider_layout_operand operands[EIDER_OPERANDS_MAX];
+};
+
+/* Where a layout has `checks`, the module has an array EIDER_FAULTS of these, 0 when it is loaded:
+ * one for each operand, of places that are computed from that input (the first of several), and a
+ * last one for places that are computed from none. */
+#define EIDER_FAULTS "eider_faults"
+struct eider_fault {
+    /* The complement of the least of row << 32 | place, which are a u32 and an i32, or the
+     * nearest to what they should be; 0: there was none. */
+    uint64_t first;
+    uint64_t length; /* of that row */
 };
 
 /* Parameters of a bound launch; fits on the stack of eider_launch. */

@@ -38,12 +38,14 @@ struct eider_load {
     uint32_t block[3]; /* of every launch, as is the dynamic shared memory */
     uint32_t shared_bytes;
     const char *entry;
+    const char *words; /* an array in the module; NULL: none */
 };
 
 /* Code that is loaded.  All zero: none. */
 struct eider_loaded {
     void *module;   /* CUmodule; the CPU's image */
     void *function; /* CUfunction; the CPU's entry */
+    void *words;    /* device memory, where eider_load.words asked for it */
     int thread_style;
     int32_t registers, spill_bytes, shared_bytes; /* -1 where unknown */
     struct eider_entry_params params;             /* thread style only */

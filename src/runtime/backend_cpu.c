@@ -171,6 +171,9 @@ static eider_status load(eider_device *device, const struct eider_load *what,
     if (!code) return EIDER_OOM;
     eider_status status = eider_cpu_image_create(a, what->code, what->entry, what->thread_style,
                                                  &eider_cpu_fiber_hooks, &code->image, &entry);
+    void *words = NULL;
+    if (status == EIDER_OK && what->words)
+        status = eider_cpu_image_find(code->image, what->words, &words);
     uint32_t n_threads = what->block[0] * what->block[1] * what->block[2];
     uint32_t own_bytes = 0; /* shared variables; dynamic memory follows them */
     if (status == EIDER_OK && what->thread_style) {
@@ -187,6 +190,7 @@ static eider_status load(eider_device *device, const struct eider_load *what,
     if (code->fibers) pthread_mutex_init(&code->one_at_a_time, NULL);
     *out = (struct eider_loaded){.module = code,
                                  .function = entry,
+                                 .words = words,
                                  .thread_style = what->thread_style,
                                  .registers = -1,
                                  .spill_bytes = -1,

@@ -260,6 +260,17 @@ static eider_status load_module(const struct eider_cuda_api *api, const struct e
     return result == CUDA_SUCCESS ? EIDER_OK : load_failed(api, result, log);
 }
 
+static eider_status find_words(const struct eider_cuda_api *api, const char *name,
+                               struct eider_loaded *out)
+{
+    CUdeviceptr words = 0;
+    size_t bytes = 0;
+    if (!name) return EIDER_OK;
+    EIDER_TRY(CALL(api, cuModuleGetGlobal, &words, &bytes, out->module, name));
+    out->words = (void *)(uintptr_t)words;
+    return EIDER_OK;
+}
+
 /* The entry of a loaded module, ready to be launched: with lazy loading a function
  * would otherwise be loaded by its first launch, which a capture forbids. */
 static eider_status find_entry(const struct eider_cuda_api *api, const struct eider_load *what,
@@ -304,7 +315,8 @@ static eider_status load(eider_device *device, const struct eider_load *what,
     eider_status status = load_module(api, what, &module);
     if (status == EIDER_OK) {
         loaded.module = module;
-        status = find_entry(api, what, &loaded);
+        status = find_words(api, what->words, &loaded);
+        if (status == EIDER_OK) status = find_entry(api, what, &loaded);
     }
     status = leave(&scope, status);
     if (status == EIDER_OK)

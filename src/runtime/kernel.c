@@ -337,6 +337,7 @@ static eider_status load(struct eider_kernel *kernel, const struct eider_plan *p
         .block = {kernel->block[0], kernel->block[1], kernel->block[2]},
         .shared_bytes = kernel->shared_bytes,
         .entry = kernel->info.entry,
+        .words = kernel->layout.checks ? EIDER_FAULTS : NULL,
     };
     /* Who only compiles may not know what the kernel takes, and names nothing. */
     if (!plan->device)
@@ -550,6 +551,46 @@ eider_status eider_kernel_stage(eider_kernel *kernel, eider_stage stage, const v
     }
     pthread_mutex_unlock(&kernel->lock);
     return status;
+}
+
+/* ---- What it has found ------------------------------------------------- */
+
+/* One after the other: the operands, and what comes from none of them. */
+static eider_status report(const eider_kernel *kernel, const struct eider_fault *faults)
+{
+    for (uint32_t i = 0; i <= kernel->n_operands; i++) {
+        uint64_t first = ~faults[i].first;
+        int32_t place = (int32_t)(uint32_t)first;
+        const char *more = place == INT32_MAX ? " or more" : place == INT32_MIN ? " or less" : "";
+        if (!faults[i].first) continue;
+        return eider_fail(EIDER_OUTSIDE,
+                          "pick: in row %llu place %d%s, of %s, is outside: the row has %llu "
+                          "elements",
+                          (unsigned long long)(first >> 32), (int)place, more,
+                          i < kernel->n_operands ? kernel->graph->operands[i].name : "no input",
+                          (unsigned long long)faults[i].length);
+    }
+    return EIDER_OK;
+}
+
+eider_status eider_kernel_check(const eider_kernel *kernel, void *stream)
+{
+    struct eider_fault faults[EIDER_OPERANDS_MAX + 1];
+    if (!kernel) return eider_fail(EIDER_BAD_ARG, "eider_kernel_check: NULL argument");
+    EIDER_TRY(eider_context_check(kernel->ctx));
+    eider_device *device = kernel->device;
+    if (!device)
+        return eider_fail(EIDER_NOT_PREPARED, "eider_kernel_check: the kernel is not loaded on a "
+                                              "device");
+    if (!kernel->loaded.words) return EIDER_OK;
+    size_t bytes = (kernel->n_operands + 1) * sizeof faults[0];
+    void *words = kernel->loaded.words;
+    EIDER_TRY(device->backend->stream_wait(device, stream));
+    EIDER_TRY(device->backend->copy(device, stream, faults, words, bytes, EIDER_DEVICE_TO_HOST));
+    eider_status status = report(kernel, faults);
+    if (status == EIDER_OK) return EIDER_OK;
+    eider_status reset = device->backend->fill(device, stream, words, 0, bytes);
+    return reset == EIDER_OK ? status : reset;
 }
 
 eider_status eider_kernel_bytes(const eider_kernel *kernel, const eider_tensor *args, size_t n_args,

@@ -60,6 +60,7 @@ static void put_layout(struct ingredients *in, const struct eider_layout *layout
     put_number(in, layout->index_bits);
     put_number(in, layout->any);
     put_number(in, layout->vec_max);
+    put_number(in, layout->checks);
     put(in, &layout->length, sizeof layout->length);
     for (uint32_t i = 0; i < layout->n_operands; i++) {
         put_number(in,
@@ -129,6 +130,13 @@ static struct eider_device_facts facts_of(const struct eider_plan *plan)
     return facts;
 }
 
+static int has_pick(const struct eider_graph *g)
+{
+    for (eider_node id = 1; id < g->n_cells; id++)
+        if (g->cells[id].op == EIDER_OP_pick) return 1;
+    return 0;
+}
+
 static eider_status plan_program(struct eider_plan *plan)
 {
     const eider_request *request = plan->request;
@@ -147,6 +155,7 @@ static eider_status plan_program(struct eider_plan *plan)
                           "with nothing but colsums and no reduction along rows");
     EIDER_TRY(
         plan->shape->layout(plan->graph, request->args, request->any_layout != 0, &plan->layout));
+    plan->layout.checks = request->checked && has_pick(plan->graph);
     plan->config = eider_config_unset();
     EIDER_TRY(eider_config_parse(request->config, &plan->config));
     plan->shape->defaults(&plan->layout, &facts, &plan->config);

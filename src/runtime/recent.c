@@ -62,7 +62,7 @@ static int write_key(struct eider_recent_key *key, const eider_device *device,
     const struct {
         const void *device;
         uint64_t program, n_args;
-        int32_t math, ftz, contract, line_info, any_layout, zero;
+        int32_t math, ftz, contract, line_info, any_layout, checked;
     } head = {device,
               request->program->id,
               request->n_args,
@@ -71,7 +71,7 @@ static int write_key(struct eider_recent_key *key, const eider_device *device,
               (int32_t)request->numerics.contract,
               request->line_info,
               request->any_layout,
-              0};
+              request->checked};
     put(key, &head, sizeof head);
     for (size_t i = 0; i < request->n_args; i++)
         if (!put_argument(key, &request->args[i])) return 0;

@@ -273,6 +273,7 @@ eider_status eider_call_request(const struct eider_call *call, const char *confi
 {
     struct eider_pairs pairs;
     *out = (struct eider_call_request){.request = *call->kernel};
+    out->request.checked = 0; /* scratch operands are no finding */
     snprintf(out->config, sizeof out->config, "%s", parameters_of(call, config));
     out->request.config = out->config;
     if (call->graph) {
