@@ -373,18 +373,18 @@ def warm(args, cells, seconds):
 # ---- Watching -----------------------------------------------------------------------------------
 
 def watch(args, end):
-    """Runs the measuring process until it ends by itself; what kills it becomes a gap, and who
-    kills it twice does not come again."""
+    """Runs the measuring process until it ends by itself; what kills it becomes a gap, and a peer
+    that kills it twice by hanging, or four times by crashing, does not come again."""
     out, peers, killers = pathlib.Path(args.out), list(args.peers), []
-    while len(killers) <= args.deaths:
+    for _ in range(args.deaths + 1):
         status, reason = measure_apart(args, out / "now.txt", peers, end)
         if status == 0:
             return
         key = (out / "now.txt").read_text(encoding="utf-8").split("\n")
         if len(key) != len(GAP_COLUMNS) - 1:
             sys.exit(f"the measuring process died before the first cell ({status})")
-        killers.append(key[-1])
-        if key[-1] in peers and killers.count(key[-1]) == 2:
+        killers += [key[-1]] * (1 if "died" in reason else 2)
+        if key[-1] in peers and killers.count(key[-1]) >= 4:
             peers.remove(key[-1])
             reason += "; not tried any more"
         if key[-1] in ("eider", "memcpy"):
