@@ -32,7 +32,7 @@ class Request(c.Structure):
     _fields_ = [("program", c.c_void_p), ("source", c.c_void_p), ("args", c.POINTER(Tensor)),
                 ("n_args", c.c_size_t), ("numerics", Numerics), ("config", c.c_char_p),
                 ("target", c.c_char_p), ("assembler", c.c_char_p), ("line_info", c.c_int32),
-                ("any_layout", c.c_int32)]
+                ("any_layout", c.c_int32), ("checked", c.c_int32)]
 
 
 class KernelInfo(c.Structure):
