@@ -26,9 +26,17 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
         .block = eider_config_number(config, EIDER_PARAM_block),
         .row = eider_config_number(config, EIDER_PARAM_row),
         .keep = eider_config_number(config, EIDER_PARAM_keep),
+        .cluster = config->choice[EIDER_PARAM_cluster] < 0
+                       ? 1
+                       : eider_config_number(config, EIDER_PARAM_cluster),
         .load = (enum eider_load_policy)config->choice[EIDER_PARAM_load],
         .store = (enum eider_store_policy)config->choice[EIDER_PARAM_store],
     };
+}
+
+int eider_row_threads(const struct eider_row_config *c)
+{
+    return c->row * c->cluster;
 }
 
 /* Sums down the columns are done by a template of their own. */
@@ -166,6 +174,21 @@ void eider_row_describe(const struct eider_graph *program, const struct eider_la
 
 /* ---- Checks -------------------------------------------------------------- */
 
+static eider_status check_cluster(struct eider_target target, const struct eider_row_config *c)
+{
+    if (c->cluster == 1) return EIDER_OK;
+    if (target.sm && target.sm < EIDER_ROW_CLUSTER_SM)
+        return eider_fail(EIDER_CONFIG,
+                          "cluster=%d: sm_%d has no clusters of blocks; from sm_%d on", c->cluster,
+                          target.sm, EIDER_ROW_CLUSTER_SM);
+    if (c->row != c->block || c->row < WARP)
+        return eider_fail(EIDER_CONFIG,
+                          "cluster=%d, row=%d, block=%d: blocks that share a row have no other, "
+                          "row and block are equal, and at least %d",
+                          c->cluster, c->row, c->block, WARP);
+    return EIDER_OK;
+}
+
 eider_status eider_row_check(const struct eider_layout *layout, struct eider_target target,
                              const struct eider_config *config)
 {
@@ -185,6 +208,7 @@ eider_status eider_row_check(const struct eider_layout *layout, struct eider_tar
     if (c.row > 1 && c.block % WARP)
         return eider_fail(EIDER_CONFIG, "row=%d, block=%d: threads of a row need whole warps",
                           c.row, c.block);
+    EIDER_TRY(check_cluster(target, &c));
     eider_row_slots_of(layout, &slots);
     if (slots.n > EIDER_SLOTS_MAX || slots.n * 8 > PARAM_BYTES_MAX)
         return eider_fail(EIDER_TOO_LARGE,
@@ -207,7 +231,7 @@ static uint32_t row_fibers(const struct eider_layout *layout, const struct eider
 {
     struct eider_row_config c = eider_row_config_of(config);
     (void)layout;
-    return c.row > 1 ? (uint32_t)c.block : 0;
+    return eider_row_threads(&c) > 1 ? (uint32_t)c.block : 0;
 }
 
 /* ---- Bytes --------------------------------------------------------------- */
@@ -225,7 +249,7 @@ static double row_pass(const struct eider_layout *layout, const struct eider_con
 {
     struct eider_row_config c = eider_row_config_of(config);
     double kept = (double)c.keep * c.vec, loop = (double)c.unroll * c.vec;
-    double most = layout->length ? (double)layout->length / c.row : kept;
+    double most = layout->length ? (double)layout->length / eider_row_threads(&c) : kept;
     return kept > 0 ? (kept < most || most < 1 ? kept : most) : loop;
 }
 
@@ -234,8 +258,8 @@ static double row_pass(const struct eider_layout *layout, const struct eider_con
 const struct eider_template eider_template_row = {
     .name = "row",
     .doc = "over rows: reductions along the last dimension, and everything around them",
-    .uses =
-        USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) | USES(keep),
+    .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) |
+            USES(keep) | USES(cluster),
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,

@@ -11,8 +11,9 @@
  *   row_fault.c     the IR: places outside of the row are recorded
  *   column.c        another template, of sums down the rows, made of these parts
  *
- * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows.  A
- * row is cut into vectors of `vec` elements; vector number v belongs to thread v % row.  The
+ * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows; or
+ * all threads of `cluster` blocks do.  A row is cut into vectors of `vec` elements; vector number
+ * v belongs to thread v % (row * cluster) of the row: in a short row, some have none.  The
  * first `keep` vectors of each thread are loaded once and stay in registers as memory has them,
  * with what is costly to compute from them; the rest is computed anew in each stage, and of a
  * longer row the rest is read again, `unroll` vectors at a time.  What all rows share, such as
@@ -23,8 +24,8 @@
  *
  * A *stage* is one pass over the row that ends in reductions.  A reduction combines what each
  * thread has, then the threads of a warp by exchanges, then the warps of a row through shared
- * memory, always in the same order, so that a row's result depends on the row alone.  The last
- * pass stores the outputs.
+ * memory, of all blocks of a cluster, always in the same order, so that a row's result depends on
+ * the row alone.  The last pass stores the outputs.
  */
 #ifndef EIDER_KERNELS_ROW_H
 #define EIDER_KERNELS_ROW_H
@@ -33,12 +34,14 @@
 
 /* A config as numbers. */
 struct eider_row_config {
-    int vec, unroll, block, row, keep;
+    int vec, unroll, block, row, keep, cluster;
     enum eider_load_policy load;
     enum eider_store_policy store;
 };
 
 struct eider_row_config eider_row_config_of(const struct eider_config *config);
+/* Threads that share a row. */
+int eider_row_threads(const struct eider_row_config *c);
 
 /* What bind found out about a launch; vectors are taken where all that is needed is set. */
 #define EIDER_ROW_EVEN 1u      /* rows are whole numbers of vectors */
@@ -99,6 +102,9 @@ void eider_row_plan_need(const struct eider_graph *g, const struct eider_row_pla
 
 /* ---- Building ------------------------------------------------------------- */
 
+#define EIDER_ROW_CLUSTER_MAX 16 /* blocks; of parameter `cluster` */
+#define EIDER_ROW_CLUSTER_SM 90  /* the first target with clusters */
+
 /* Most packs of elements that are added at once. */
 #define EIDER_ROW_PACKS_MAX 512
 
@@ -150,6 +156,8 @@ struct eider_row_build {
     struct eider_row_context one;          /* what is the same for the whole row */
     LLVMValueRef shared;
     uint32_t shared_used;
+    LLVMValueRef rank;   /* i32, of the block in its cluster; NULL: there are none */
+    int peers_begun;     /* the cluster's other blocks are known to have begun */
     LLVMValueRef faults; /* struct eider_fault, one after the other; NULL: nothing is recorded */
     uint64_t loaded;     /* inputs of which the vectors that stay in registers have been loaded */
     int passes;          /* that have gone over them */

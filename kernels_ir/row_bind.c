@@ -107,6 +107,7 @@ static eider_status put_geometry(const struct eider_layout *layout,
     int64_t cols = s->extent[s->rank - 1];
     int64_t per_block = by_column ? (int64_t)c->row * c->vec : c->block / c->row;
     int64_t blocks = ((by_column ? cols : s->count) - 1) / per_block + 1;
+    if (__builtin_mul_overflow(blocks, c->cluster, &blocks)) blocks = INT64_MAX;
     if (blocks > GRID_MAX)
         return eider_fail(EIDER_TOO_LARGE,
                           "%lld rows of %lld elements need %lld blocks, at most %d are possible",

@@ -14,6 +14,7 @@
 #include "pack.h"
 
 #define PICK_DEPTH_MAX 16
+#define SHARED_BYTES_MAX 49152 /* of a block, without asking for more */
 
 static const struct eider_graph *graph_of(const struct eider_row_build *b)
 {
@@ -257,7 +258,7 @@ struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n)
 void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                      LLVMValueRef from, int64_t from_at_most)
 {
-    int64_t step = (int64_t)b->c.row * b->c.vec;
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef wide = LLVMBuildZExt(ir, from, b->i64, "");
     LLVMValueRef mine = LLVMBuildAdd(ir, b->first, from, "");
@@ -335,7 +336,7 @@ static void loop_rest(struct eider_row_build *b, struct pass *pass,
                       struct eider_row_vector *vectors, int64_t from)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int64_t step = (int64_t)b->c.row * b->c.vec * b->c.unroll;
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec * b->c.unroll;
     LLVMValueRef *carried[3 * 64], before[3 * 64], phis[3 * 64];
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     int n = list_carried(pass, carried);
@@ -381,7 +382,7 @@ static void forget_words(struct eider_row_vector *vector, uint64_t which)
 static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
                     struct eider_row_vector *rest)
 {
-    int64_t from = (int64_t)b->c.keep * b->c.row * b->c.vec;
+    int64_t from = (int64_t)b->c.keep * eider_row_threads(&b->c) * b->c.vec;
     int has_rest = !b->layout->length || from < b->layout->length;
     uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
     for (int v = 0; v < b->c.keep; v++) {
@@ -424,7 +425,13 @@ static void do_stage(struct eider_row_build *b, uint32_t stage, struct eider_row
 /* Where threads read what others may write from now on, all of them have to be here. */
 static void wait_for_readers(struct eider_row_build *b)
 {
-    if (b->c.row > 1 && (b->plan.picks || b->plan.n_stages == 0)) b->machine->barrier(b->e);
+    if (!b->plan.picks && b->plan.n_stages > 0) return;
+    if (b->rank) {
+        eider_emit_cluster_arrive(b->e, 0);
+        eider_emit_cluster_wait(b->e);
+    } else if (b->c.row > 1) {
+        b->machine->barrier(b->e);
+    }
 }
 
 static void store_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
@@ -545,6 +552,14 @@ static void locate_row(struct eider_row_build *b)
     LLVMValueRef thread = b->machine->thread_index(b->e);
     LLVMValueRef row = b->machine->block_index(b->e), rows = param(b, b->slots.rows);
     b->thread = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, b->c.row - 1), "");
+    if (b->c.cluster > 1) {
+        b->rank = eider_emit_cluster_rank(b->e);
+        LLVMValueRef before = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, b->c.row), "");
+        b->thread = LLVMBuildAdd(ir, b->thread, before, "");
+        row = LLVMBuildUDiv(ir, row, eider_row_number(b->i64, b->c.cluster), "");
+        /* The first reduction waits for it. */
+        if (b->plan.n_stages) eider_emit_cluster_arrive(b->e, 1);
+    }
     b->first = LLVMBuildMul(ir, b->thread, eider_row_number(b->i32, b->c.vec), "");
     if (per_block > 1) {
         LLVMValueRef in_block = LLVMBuildUDiv(ir, thread, eider_row_number(b->i32, b->c.row), "");
@@ -579,6 +594,7 @@ static void begin_way(struct eider_row_build *b, int by_vector)
     b->loaded = 0;
     b->passes = 0;
     b->shared_used = 0;
+    b->peers_begun = 0;
     b->one = eider_row_context(b, 1);
 }
 
@@ -608,7 +624,15 @@ static void build_ways(struct eider_row_build *b)
 
 static void build_kernel(struct eider_row_build *b, const char *name)
 {
-    if (!eider_row_begin(b, name, eider_row_shared_bytes(b))) return;
+    uint32_t shared = eider_row_shared_bytes(b);
+    if (shared > SHARED_BYTES_MAX) {
+        eider_emit_fail(b->e, EIDER_CONFIG,
+                        "block=%d, cluster=%d: the reductions need %u bytes of shared memory, at "
+                        "most %d are possible",
+                        b->c.block, b->c.cluster, (unsigned)shared, SHARED_BYTES_MAX);
+        return;
+    }
+    if (!eider_row_begin(b, name, shared)) return;
     if (b->e->status == EIDER_OK) {
         locate_row(b);
         eider_row_read_flags(b);

@@ -13,6 +13,8 @@
 #define GPU_BLOCK_MAX 1024
 #define LENGTH_ASSUMED 4096 /* where it is not known */
 #define CPU_VEC 16
+#define CLUSTER_BLOCK 256    /* threads of each of its blocks at least */
+#define CPU_CLUSTER_BLOCK 32 /* threads, where clusters are asked for */
 
 struct traits {
     int widest;   /* bytes of an element */
@@ -55,28 +57,44 @@ static int kept(int64_t n)
     return allowed[i];
 }
 
+/* As many blocks as a row needs to stay in registers; 1 where no number of them is enough, where
+ * the target has no clusters, and where `row` threads are not the most that a block may have. */
+static int blocks_for(struct eider_target target, int64_t vectors, int row, int most)
+{
+    if (target.sm < EIDER_ROW_CLUSTER_SM || row < GPU_BLOCK_MAX) return 1;
+    for (int blocks = 1; blocks <= EIDER_ROW_CLUSTER_MAX; blocks *= 2)
+        if (vectors <= (int64_t)row * blocks * most) return blocks;
+    return 1;
+}
+
 /* As many threads as leave VECTORS_KEPT vectors to each; then every vector is kept, as far as
  * registers go. */
-static void choose_gpu(const struct eider_layout *layout, struct eider_config *config)
+static void choose_gpu(const struct eider_layout *layout, struct eider_target target,
+                       struct eider_config *config)
 {
     struct traits t = traits_of(layout);
+    int fixed_cluster = config->choice[EIDER_PARAM_cluster] >= 0;
+    int cluster = fixed_cluster ? eider_config_number(config, EIDER_PARAM_cluster) : 1;
     int64_t length = layout->length ? layout->length : LENGTH_ASSUMED;
     int vec = eider_config_choose(
         config, EIDER_PARAM_vec,
         at_most(at_most(EIDER_MAP_ACCESS_BYTES / t.widest, t.align), layout->vec_max));
     int64_t vectors = (length + vec - 1) / vec;
-    int most = ELEMENTS_KEPT / (vec * t.n_inputs), row = 1;
+    int most = ELEMENTS_KEPT / (vec * t.n_inputs), row = cluster > 1 ? GPU_BLOCK : 1;
     if (most < 1) most = 1;
     int wanted = most < VECTORS_KEPT * 8 / vec ? most : VECTORS_KEPT * 8 / vec;
-    while (row < GPU_BLOCK_MAX && (int64_t)row * wanted < vectors) row *= 2;
+    while (row < GPU_BLOCK_MAX && (int64_t)row * cluster * wanted < vectors) row *= 2;
     int fixed = config->choice[EIDER_PARAM_block] < 0
                     ? GPU_BLOCK_MAX
                     : eider_config_number(config, EIDER_PARAM_block);
     while (row > fixed) row /= 2;
     row = eider_config_choose(config, EIDER_PARAM_row, row);
-    eider_config_choose(config, EIDER_PARAM_block, row < GPU_BLOCK ? GPU_BLOCK : row);
-    int64_t each = (vectors + row - 1) / row;
+    int shares = row < GPU_BLOCK && cluster == 1; /* its block with other rows */
+    eider_config_choose(config, EIDER_PARAM_block, shares ? GPU_BLOCK : row);
     if (row == GPU_BLOCK_MAX) most /= 2; /* a thread of so large a block has 64 registers */
+    if (!fixed_cluster) cluster = blocks_for(target, vectors, row, most);
+    eider_config_choose(config, EIDER_PARAM_cluster, cluster);
+    int64_t threads = (int64_t)row * cluster, each = (vectors + threads - 1) / threads;
     eider_config_choose(config, EIDER_PARAM_keep, kept(each < most ? each : most));
     eider_config_choose(config, EIDER_PARAM_unroll, vec * t.n_inputs > 16 ? 1 : 2);
 }
@@ -84,8 +102,12 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_config *c
 static void choose_cpu(const struct eider_layout *layout, struct eider_config *config)
 {
     eider_config_choose(config, EIDER_PARAM_vec, at_most(CPU_VEC, layout->vec_max));
-    eider_config_choose(config, EIDER_PARAM_row, 1);
-    eider_config_choose(config, EIDER_PARAM_block, 1);
+    int is_cluster = eider_config_choose(config, EIDER_PARAM_cluster, 1) > 1;
+    int block = config->choice[EIDER_PARAM_block] < 0
+                    ? CPU_CLUSTER_BLOCK
+                    : eider_config_number(config, EIDER_PARAM_block);
+    int row = eider_config_choose(config, EIDER_PARAM_row, is_cluster ? block : 1);
+    eider_config_choose(config, EIDER_PARAM_block, is_cluster ? row : 1);
     eider_config_choose(config, EIDER_PARAM_keep, 0);
     eider_config_choose(config, EIDER_PARAM_unroll, 1);
 }
@@ -94,7 +116,7 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
                         struct eider_config *config)
 {
     if (facts->target.sm)
-        choose_gpu(layout, config);
+        choose_gpu(layout, facts->target, config);
     else
         choose_cpu(layout, config);
     eider_config_choose_word(config, EIDER_PARAM_load, "ca");
@@ -117,7 +139,7 @@ static void add_split(const struct eider_layout *layout, int vec, int row, int u
     int block = row < GPU_BLOCK ? GPU_BLOCK : row, most = ELEMENTS_KEPT / (vec * t.n_inputs);
     if (row > 1 && row / 2 >= vectors) return; /* half the threads would have nothing */
     char common[96];
-    snprintf(common, sizeof common, "vec=%d,row=%d,block=%d|%d", vec, row, block,
+    snprintf(common, sizeof common, "vec=%d,row=%d,block=%d|%d,cluster=1", vec, row, block,
              2 * block <= GPU_BLOCK_MAX ? 2 * block : block);
     if (each <= REGISTERS_TRIED * (int64_t)most && each <= kept(INT32_MAX)) {
         eider_text_add(out, "%s,keep=%d,unroll=%d,load=ca|cs|nc,store=wb|cs\n", common, kept(each),
@@ -126,6 +148,25 @@ static void add_split(const struct eider_layout *layout, int vec, int row, int u
     } else {
         eider_text_add(out, "%s,keep=0|%d,unroll=1|2|4,load=ca|nc,store=wb|cs\n", common,
                        most > 1 ? kept(most) : 1);
+    }
+}
+
+/* With so many threads in each of some blocks: rows that those keep, and one block does not. */
+static void add_clusters(const struct eider_layout *layout, int vec, int row, int unroll,
+                         struct eider_text *out)
+{
+    struct traits t = traits_of(layout);
+    int64_t length = layout->length ? layout->length : LENGTH_ASSUMED;
+    int64_t vectors = (length + vec - 1) / vec;
+    int64_t most = REGISTERS_TRIED * (int64_t)(ELEMENTS_KEPT / (vec * t.n_inputs));
+    if (most > kept(INT32_MAX)) most = kept(INT32_MAX);
+    for (int blocks = 2; blocks <= EIDER_ROW_CLUSTER_MAX; blocks *= 2) {
+        int64_t threads = (int64_t)row * blocks, each = (vectors + threads - 1) / threads;
+        if (each > most || each < VECTORS_KEPT / 2) continue;
+        eider_text_add(out,
+                       "vec=%d,row=%d,block=%d,cluster=%d,keep=%d,unroll=%d,load=ca|cs|nc,"
+                       "store=wb|cs\n",
+                       vec, row, row, blocks, kept(each), unroll);
     }
 }
 
@@ -142,4 +183,6 @@ void eider_row_space(const struct eider_layout *layout, struct eider_target targ
     for (; vec <= 2 * c.vec && vec <= layout->vec_max; vec *= 2)
         for (int r = row; r <= ROW_FACTOR * c.row && r <= GPU_BLOCK_MAX; r *= 2)
             add_split(layout, vec, r, c.unroll, out);
+    for (int r = CLUSTER_BLOCK; r <= GPU_BLOCK_MAX && target.sm >= EIDER_ROW_CLUSTER_SM; r *= 2)
+        if (c.row >= CLUSTER_BLOCK) add_clusters(layout, c.vec, r, c.unroll, out);
 }

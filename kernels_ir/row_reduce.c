@@ -127,6 +127,15 @@ static void combine(struct eider_row_build *b, const struct eider_row_total *t, 
     *at = p_select(b->e, keeps, *at, other);
 }
 
+/* v[0] and at[0] become those of all `n`, by pairs of neighbours. */
+static void combine_all(struct eider_row_build *b, const struct eider_row_total *t, LLVMValueRef *v,
+                        LLVMValueRef *at, int n)
+{
+    for (int step = 1; step < n; step *= 2)
+        for (int i = 0; i + step < n; i += 2 * step)
+            combine(b, t, &v[i], &at[i], v[i + step], at[i + step]);
+}
+
 /* ---- One thread -------------------------------------------------------------- */
 
 struct eider_row_total eider_row_total_begin(struct eider_row_build *b, eider_node node)
@@ -174,9 +183,7 @@ void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
         if (finds) at[i] = p_select(b->e, c->valid, at[i], no_place(b));
     }
     eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
-    for (int step = 1; step < n; step *= 2)
-        for (int i = 0; i + step < n; i += 2 * step)
-            combine(b, t, &v[i], &at[i], v[i + step], at[i + step]);
+    combine_all(b, t, v, at, n);
     if (!t->value) {
         t->value = v[0];
         t->place = at[0];
@@ -212,9 +219,7 @@ static void fold_pack(struct eider_row_build *b, struct eider_row_total *t)
         v[i] = lane_of(b, t->value, i);
         if (t->place) at[i] = lane_of(b, t->place, i);
     }
-    for (int step = 1; step < b->width; step *= 2)
-        for (int i = 0; i + step < b->width; i += 2 * step)
-            combine(b, t, &v[i], &at[i], v[i + step], at[i + step]);
+    combine_all(b, t, v, at, b->width);
     t->value = v[0];
     t->place = at[0];
 }
@@ -262,6 +267,14 @@ static LLVMValueRef slot(struct eider_row_build *b, uint32_t at, LLVMValueRef nu
     return LLVMBuildInBoundsGEP2(ir, b->i8, b->shared, &offset, 1, "");
 }
 
+/* The same in the cluster's block number `rank`, where there is a cluster. */
+static LLVMValueRef slot_in(struct eider_row_build *b, uint32_t at, LLVMValueRef number,
+                            LLVMValueRef rank)
+{
+    LLVMValueRef mine = slot(b, at, number);
+    return b->rank ? eider_emit_peer(b->e, mine, rank) : mine;
+}
+
 static void put(struct eider_row_build *b, LLVMValueRef at, LLVMValueRef v)
 {
     if (LLVMTypeOf(v) == b->i1) v = LLVMBuildZExt(b->e->builder, v, b->i32, "");
@@ -276,9 +289,10 @@ static LLVMValueRef get(struct eider_row_build *b, LLVMValueRef at, LLVMTypeRef 
     return type == b->i1 ? LLVMBuildTrunc(b->e->builder, v, b->i1, "") : v;
 }
 
+/* Every block has slots for the warps of all blocks of its cluster. */
 static uint32_t slots_bytes(const struct eider_row_build *b, enum eider_op op)
 {
-    uint32_t warps = (uint32_t)(b->c.block / WARP);
+    uint32_t warps = (uint32_t)(b->c.block / WARP * b->c.cluster);
     return warps * SLOT_BYTES * (finds_place(op) ? 2 : 1);
 }
 
@@ -286,30 +300,36 @@ uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
 {
     const struct eider_graph *g = b->program->graph;
     uint32_t bytes = 0;
-    if (b->c.row <= WARP) return 0;
+    if (eider_row_threads(&b->c) <= WARP) return 0;
     for (eider_node id = 1; id < g->n_cells; id++)
         if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op))
             bytes += slots_bytes(b, (enum eider_op)g->cells[id].op);
     return bytes;
 }
 
-/* The first thread of every warp leaves its value; slots are written once in a kernel. */
+/* One thread of every warp leaves the warp's value, or in a cluster one for each of its blocks,
+ * there; slots are written once in a kernel. */
 static void leave_values(struct eider_row_build *b, const struct eider_row_total *totals, int n,
                          LLVMValueRef thread)
 {
     LLVMBuilderRef ir = b->e->builder;
     LLVMBasicBlockRef leave = eider_row_block(b, "leave"), after = eider_row_block(b, "left");
     LLVMValueRef lane = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, WARP - 1), "");
-    LLVMValueRef first = LLVMBuildICmp(ir, LLVMIntEQ, lane, eider_row_number(b->i32, 0), "");
+    LLVMValueRef blocks = eider_row_number(b->i32, b->c.cluster);
+    LLVMValueRef leaves = LLVMBuildICmp(ir, LLVMIntULT, lane, blocks, "");
     LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
     uint32_t at = b->shared_used;
-    LLVMBuildCondBr(ir, first, leave, after);
+    LLVMBuildCondBr(ir, leaves, leave, after);
     LLVMPositionBuilderAtEnd(ir, leave);
+    if (b->rank) {
+        LLVMValueRef warps = eider_row_number(b->i32, b->c.row / WARP);
+        warp = LLVMBuildAdd(ir, warp, LLVMBuildMul(ir, b->rank, warps, ""), "");
+    }
     for (int i = 0; i < n; i++) {
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
-        put(b, slot(b, at, warp), totals[i].value);
+        put(b, slot_in(b, at, warp, lane), totals[i].value);
         if (totals[i].place)
-            put(b, slot(b, at + slots_bytes(b, EIDER_OP_sum), warp), totals[i].place);
+            put(b, slot_in(b, at + slots_bytes(b, EIDER_OP_sum), warp, lane), totals[i].place);
         at += slots_bytes(b, op_of(b, &totals[i]));
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
@@ -317,26 +337,63 @@ static void leave_values(struct eider_row_build *b, const struct eider_row_total
     LLVMPositionBuilderAtEnd(ir, after);
 }
 
-/* Every thread takes the value of one warp of its row, and they are combined again. */
+/* The value of a warp, and of every WARP-th after it, of `n`. */
+static void take_values(struct eider_row_build *b, struct eider_row_total *t, LLVMValueRef warp,
+                        int n)
+{
+    LLVMValueRef v[EIDER_ROW_CLUSTER_MAX], at[EIDER_ROW_CLUSTER_MAX] = {NULL};
+    LLVMTypeRef type = LLVMTypeOf(t->value);
+    uint32_t places = b->shared_used + slots_bytes(b, EIDER_OP_sum);
+    int each = n > WARP ? n / WARP : 1;
+    for (int k = 0; k < each; k++) {
+        LLVMValueRef by = eider_row_number(b->i32, (int64_t)k * WARP);
+        LLVMValueRef number = k ? LLVMBuildAdd(b->e->builder, warp, by, "") : warp;
+        v[k] = get(b, slot(b, b->shared_used, number), type);
+        if (t->place) at[k] = get(b, slot(b, places, number), b->i32);
+    }
+    combine_all(b, t, v, at, each);
+    t->value = v[0];
+    t->place = at[0];
+}
+
+/* Every thread takes values of warps of its row, and they are combined again. */
 static void fold_warps(struct eider_row_build *b, struct eider_row_total *totals, int n,
                        LLVMValueRef thread)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int warps = b->c.row / WARP;
-    LLVMValueRef mine = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, warps - 1), "");
-    LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
-    warp = LLVMBuildAnd(ir, warp, eider_row_number(b->i32, -warps), "");
-    warp = LLVMBuildOr(ir, warp, mine, "");
+    int in_block = b->c.row / WARP, warps = in_block * b->c.cluster;
+    int lanes = warps < WARP ? warps : WARP;
+    LLVMValueRef warp = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, lanes - 1), "");
+    if (b->c.row < b->c.block) {
+        LLVMValueRef own = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
+        own = LLVMBuildAnd(ir, own, eider_row_number(b->i32, -in_block), "");
+        warp = LLVMBuildOr(ir, own, warp, "");
+    }
     for (int i = 0; i < n; i++) {
         struct eider_row_total *t = &totals[i];
-        LLVMTypeRef type = LLVMTypeOf(t->value);
         eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
-        t->value = get(b, slot(b, b->shared_used, warp), type);
-        if (t->place)
-            t->place = get(b, slot(b, b->shared_used + slots_bytes(b, EIDER_OP_sum), warp), b->i32);
+        take_values(b, t, warp, warps);
         b->shared_used += slots_bytes(b, op_of(b, t));
-        fold_threads(b, t, warps);
+        fold_threads(b, t, lanes);
     }
+}
+
+/* Blocks that have not begun have no shared memory, and those that have ended none any more: no
+ * thread goes beyond the last of these barriers before every other has written the last it
+ * writes to any block. */
+static void exchange_warps(struct eider_row_build *b, struct eider_row_total *totals, int n,
+                           LLVMValueRef thread)
+{
+    if (b->rank && !b->peers_begun) eider_emit_cluster_wait(b->e);
+    b->peers_begun = 1;
+    leave_values(b, totals, n, thread);
+    if (b->rank) {
+        eider_emit_cluster_arrive(b->e, 0);
+        eider_emit_cluster_wait(b->e);
+    } else {
+        b->machine->barrier(b->e);
+    }
+    fold_warps(b, totals, n, thread);
 }
 
 static void finish(struct eider_row_build *b, const struct eider_row_total *t)
@@ -364,11 +421,7 @@ void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *tota
         fold_threads(b, &totals[i], b->c.row < WARP ? b->c.row : WARP);
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
-    if (b->c.row > WARP) {
-        leave_values(b, totals, n, thread);
-        b->machine->barrier(b->e);
-        fold_warps(b, totals, n, thread);
-    }
+    if (eider_row_threads(&b->c) > WARP) exchange_warps(b, totals, n, thread);
     for (int i = 0; i < n; i++) finish(b, &totals[i]);
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }

@@ -35,7 +35,7 @@ static eider_status run(eider_cpu_thread_entry entry, const uint32_t grid[3],
     eider_allocator a = eider_memory_default((eider_allocator){0});
     struct eider_cpu_fibers *fibers;
     uint32_t n = block[0] * block[1] * block[2];
-    assert_int_equal(eider_cpu_fiber_create(&a, n, 4 * MAX_THREADS, &fibers), EIDER_OK);
+    assert_int_equal(eider_cpu_fiber_create(&a, n, 1, 4 * MAX_THREADS, &fibers), EIDER_OK);
     eider_status status = eider_cpu_fiber_run(fibers, entry, NULL, grid, block);
     eider_cpu_fiber_release(fibers);
     return status;
@@ -244,7 +244,7 @@ static void a_block_may_have_1024_threads_and_not_more(void **state)
     struct eider_cpu_fibers *fibers;
     assert_int_equal(run_line(barrier_often, MAX_THREADS), EIDER_OK);
     for (uint32_t t = 0; t < MAX_THREADS; t++) assert_int_equal(results[t], (t + 10) % MAX_THREADS);
-    assert_int_equal(eider_cpu_fiber_create(&a, MAX_THREADS + 1, 0, &fibers), EIDER_BAD_ARG);
+    assert_int_equal(eider_cpu_fiber_create(&a, MAX_THREADS + 1, 1, 0, &fibers), EIDER_BAD_ARG);
 }
 
 /* ---- What cannot finish ------------------------------------------------ */

@@ -83,8 +83,19 @@ static void *hook_shared(void)
     return shared_memory;
 }
 
-static const struct eider_cpu_hooks hooks = {hook_sreg,    hook_barrier, hook_warp_barrier,
-                                             hook_shuffle, hook_ballot,  hook_shared};
+/* A block is a cluster of its own. */
+static void hook_cluster_arrive(void)
+{
+}
+
+static void *hook_peer(void *address, uint32_t rank)
+{
+    return rank == 0 ? address : NULL;
+}
+
+static const struct eider_cpu_hooks hooks = {hook_sreg,           hook_barrier, hook_warp_barrier,
+                                             hook_shuffle,        hook_ballot,  hook_shared,
+                                             hook_cluster_arrive, hook_barrier, hook_peer};
 
 struct launch {
     eider_cpu_thread_entry entry;

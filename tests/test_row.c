@@ -38,6 +38,27 @@ static const char *const schedules[] = {
     "block=32,row=1,vec=1,keep=1,unroll=1",
 };
 
+static const char *const clusters[] = {
+    "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1",
+    "cluster=4,block=32,row=32,vec=1,keep=0,unroll=2",
+    "cluster=8,block=32,row=32,vec=1,keep=2,unroll=1",
+    "cluster=2,block=64,row=64,vec=1,keep=1,unroll=2",
+    "cluster=16,block=32,row=32,vec=1,keep=0,unroll=1",
+};
+
+/* As many warps as a warp has threads, twice and four times as many. */
+static const char *const large_clusters[] = {
+    "cluster=16,block=64,row=64,vec=1,keep=1,unroll=1",
+    "cluster=8,block=256,row=256,vec=1,keep=0,unroll=1",
+    "cluster=4,block=1024,row=1024,vec=1,keep=1,unroll=1",
+};
+
+/* Of both tables. */
+static const char *schedule(size_t i)
+{
+    return i < COUNT(schedules) ? schedules[i] : clusters[i - COUNT(schedules)];
+}
+
 static void every_length_in_every_schedule(void **state)
 {
     static const int64_t lengths[] = {1,  2,  3,   5,   8,   15,  17,  31,   32,   33,  63,
@@ -54,12 +75,46 @@ static void every_length_in_every_schedule(void **state)
                       2e-6, 1);
 }
 
+static const char short_program[] =
+    "in x, w: column, s: row\n"
+    "y = exp(x - max(x)) * w + pick(x, argmin(x)); t = sum(x) * s; a = argmax(x)\n"
+    "b = select(any(x > 1.9), 1, 0)";
+
+/* One kernel for all of them, and one for the length where that differs. */
+static void every_length_in_clusters(void **state)
+{
+    int all = getenv("EIDER_TEST_ALL_LENGTHS") != NULL;
+    (void)state;
+    for (int64_t cols = 0; cols <= 300; cols += all || cols < 40 ? 1 : 9)
+        for (size_t k = all ? 0 : (size_t)cols % COUNT(clusters); k < COUNT(clusters);
+             k += all ? 1 : COUNT(clusters))
+            row_check((struct row_call){.text = all ? everything : short_program,
+                                        .config = clusters[k],
+                                        .rows = 2,
+                                        .cols = cols,
+                                        .fill = row_wave,
+                                        .any = cols % 16 != 1},
+                      2e-6, 1);
+    for (int64_t k = 0; k < (int64_t)COUNT(large_clusters); k++)
+        row_check((struct row_call){.text = short_program,
+                                    .config = large_clusters[k],
+                                    .rows = 2,
+                                    .cols = 1 + 2000 * k,
+                                    .fill = row_wave,
+                                    .any = k == 1},
+                  2e-6, 1);
+}
+
 static void vectors_of_every_width(void **state)
 {
-    static const char *const configs[] = {
-        "block=32,row=8,vec=2,keep=2,unroll=1",  "block=32,row=32,vec=4,keep=1,unroll=2",
-        "block=64,row=64,vec=8,keep=1,unroll=1", "block=64,row=16,vec=16,keep=0,unroll=1",
-        "block=1,row=1,vec=32,keep=1,unroll=1",  "block=1,row=1,vec=64,keep=0,unroll=2"};
+    static const char *const configs[] = {"block=32,row=8,vec=2,keep=2,unroll=1",
+                                          "block=32,row=32,vec=4,keep=1,unroll=2",
+                                          "block=64,row=64,vec=8,keep=1,unroll=1",
+                                          "block=64,row=16,vec=16,keep=0,unroll=1",
+                                          "block=1,row=1,vec=32,keep=1,unroll=1",
+                                          "block=1,row=1,vec=64,keep=0,unroll=2",
+                                          "cluster=2,row=64,block=64,vec=4,keep=1,unroll=1",
+                                          "cluster=4,row=32,block=32,vec=8,keep=0,unroll=2"};
     static const int64_t lengths[] = {64, 192, 640, 2048};
     (void)state;
     for (size_t i = 0; i < COUNT(configs); i++)
@@ -98,20 +153,22 @@ static void integers_wrap_and_compare(void **state)
                                "s = sum(x); m = max(x) - min(x); a = argmin(x); d = x - s\n"
                                "f = mean(x) + prod(select(col() == 0, x, 1))\n";
     (void)state;
-    for (size_t s = 0; s < COUNT(schedules); s++)
+    for (size_t s = 0; s < COUNT(schedules) + COUNT(clusters); s++)
         row_check(
             (struct row_call){
-                .text = text, .config = schedules[s], .rows = 3, .cols = 150, .fill = whole},
+                .text = text, .config = schedule(s), .rows = 3, .cols = 150, .fill = whole},
             1e-6, 1);
 }
 
 static void rows_and_pointers_anywhere(void **state)
 {
     (void)state;
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 8; k++)
         row_check(
             (struct row_call){.text = everything,
-                              .config = k & 1 ? "block=32,row=16,vec=4,keep=1,unroll=1" : NULL,
+                              .config = k & 4   ? "cluster=2,block=32,row=32,vec=4,keep=1,unroll=1"
+                                        : k & 1 ? "block=32,row=16,vec=4,keep=1,unroll=1"
+                                                : NULL,
                               .rows = 3,
                               .cols = 200,
                               .misalign = k & 2 ? 1 : 0,
@@ -158,9 +215,12 @@ static double one_infinity(size_t i, int64_t row, int64_t col)
 static void special_values_in_every_lane(void **state)
 {
     static const row_filler fillers[] = {row_only_one, row_masked, row_one_nan, one_infinity};
-    static const char *const configs[] = {NULL, "block=32,row=32,vec=2,keep=1,unroll=1",
+    static const char *const configs[] = {NULL,
+                                          "block=32,row=32,vec=2,keep=1,unroll=1",
                                           "block=128,row=64,vec=1,keep=1,unroll=1",
-                                          "block=32,row=8,vec=2,keep=0,unroll=2"};
+                                          "block=32,row=8,vec=2,keep=0,unroll=2",
+                                          "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1",
+                                          "cluster=4,block=32,row=32,vec=2,keep=0,unroll=1"};
     (void)state;
     for (size_t f = 0; f < COUNT(fillers); f++)
         for (size_t k = f % 2; k < COUNT(configs); k += 2)
@@ -170,6 +230,32 @@ static void special_values_in_every_lane(void **state)
                                         .cols = 70,
                                         .fill = fillers[f]},
                       1e-6, 1e-30);
+}
+
+/* Every value many times, in all blocks. */
+static double ties(size_t i, int64_t row, int64_t col)
+{
+    (void)i;
+    return (double)((row + 7 * col) % 5);
+}
+
+static double all_equal(size_t i, int64_t row, int64_t col)
+{
+    (void)i, (void)col;
+    return row ? -INFINITY : NAN;
+}
+
+static void the_first_of_equal_elements_is_found_in_any_block(void **state)
+{
+    static const char text[] = "a = argmax(x); b = argmin(x); c = argmax(-abs(x))";
+    (void)state;
+    for (size_t k = 0; k < 2 * COUNT(clusters); k++)
+        row_check((struct row_call){.text = text,
+                                    .config = clusters[k / 2],
+                                    .rows = 2,
+                                    .cols = 150,
+                                    .fill = k % 2 ? all_equal : ties},
+                  0, 1);
 }
 
 /* ---- Accuracy --------------------------------------------------------------------- */
@@ -266,17 +352,24 @@ static double same_row(size_t i, int64_t row, int64_t col)
 
 static void a_row_does_not_depend_on_others(void **state)
 {
-    static const char *const configs[] = {NULL, "block=64,row=16,vec=2,keep=1,unroll=1"};
+    static const char *const configs[] = {NULL, "block=64,row=16,vec=2,keep=1,unroll=1",
+                                          "cluster=4,block=64,row=64,vec=1,keep=0,unroll=1",
+                                          "cluster=2,block=32,row=32,vec=2,keep=1,unroll=1"};
     (void)state;
     for (size_t k = 0; k < COUNT(configs); k++) {
         struct row_call c = {
             .text = row_softmax, .config = configs[k], .rows = 17, .cols = 98, .fill = same_row};
+        struct row_call few = c;
+        few.rows = 2;
         row_make(&c);
         row_run(&c);
-        for (int64_t r = 4; r < c.rows; r += 3)
+        row_make(&few);
+        row_run(&few);
+        for (int64_t r = 1; r < c.rows; r += 3)
             for (size_t i = 0; i < c.n; i++)
                 for (int64_t col = 0; col < row_cols_of(&c, i); col++)
-                    assert_true(row_got(&c, i, r, col) == row_got(&c, i, 1, col));
+                    assert_true(row_got(&c, i, r, col) == row_got(&few, i, 1, col));
+        row_release(&few);
         row_release(&c);
     }
 }
@@ -289,9 +382,9 @@ static void an_output_may_be_an_input(void **state)
         "in x, t: i32 row; y = x - 2 * pick(x, 3)",
     };
     (void)state;
-    for (size_t s = 0; s < 2 * COUNT(schedules); s++) {
+    for (size_t s = 0; s < 2 * (COUNT(schedules) + COUNT(clusters)); s++) {
         struct row_call c = {.text = texts[s % 2],
-                             .config = schedules[s / 2],
+                             .config = schedule(s / 2),
                              .rows = 3,
                              .cols = 150,
                              .fill = row_wave};
@@ -319,6 +412,16 @@ static void refusals_say_why(void **state)
         {"in x, w: row; y = sum(x) * w", NULL, "it has one value per row", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w", "row=64,block=32", "row=64", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w", "vec=16", "vectors of at most 8", {2, 2}, {8, 8}},
+        {"in x, w; y = sum(x) * w",
+         "cluster=2,row=32,block=64",
+         "cluster=2, row=32, block=64: blocks that share a row have no other",
+         {2, 2},
+         {8, 8}},
+        {"in x, w; y = sum(x) * w",
+         "cluster=8,row=1024,block=1024",
+         "a cluster of 8 blocks of 1024 threads; on the CPU, 1 to 16 blocks of 4096 threads",
+         {2, 2},
+         {8, 8}},
         {"in x, w; y = colsum(x - max(w))",
          NULL,
          "a colsum needs a program of its own",
@@ -403,6 +506,7 @@ static void a_failed_allocation_is_survived(void **state)
     static const char *const cases[][2] = {
         {"in x, w: column; y = x / sum(exp(x)) * pick(x, argmax(x)) * w", NULL},
         {"in x, w: column; y = x * rsqrt(mean(x * x)) * w", "block=64,row=64,vec=1,keep=1"},
+        {"in x, w: column; y = x * rsqrt(mean(x * x)) * w", "cluster=2,block=32,row=32,vec=1"},
         {"in x, y; w = colsum(x * y)", "block=32,row=8,vec=1"},
     };
     (void)state;
@@ -455,10 +559,60 @@ static void kernels_assemble_for_gpus(void **state)
     eider_program_release(program);
 }
 
+static eider_status compile_clusters(const char *target, const char *config, eider_kernel **out)
+{
+    int64_t shape[2] = {4, 65536}, row[2] = {4, 1};
+    eider_program *program;
+    must(eider_program_parse(row_context, "y = exp(x - max(x)); s = sum(x)", &program));
+    eider_tensor args[3] = {tensor_of(NULL, EIDER_F32, 2, shape),
+                            tensor_of(NULL, EIDER_F32, 2, shape),
+                            tensor_of(NULL, EIDER_F32, 2, row)};
+    eider_request request = {
+        .program = program, .args = args, .n_args = 3, .config = config, .target = target};
+    eider_status status = eider_compile(row_context, &request, out);
+    eider_program_release(program);
+    return status;
+}
+
+static void clusters_are_in_the_code_from_sm_90_on(void **state)
+{
+    static const char *const words[] = {".explicitcluster\n.reqnctapercluster 4, 1, 1\n",
+                                        "barrier.cluster.arrive.relaxed.aligned",
+                                        "barrier.cluster.arrive.aligned",
+                                        "barrier.cluster.wait.aligned",
+                                        "mapa.u64",
+                                        "%cluster_ctarank",
+                                        ".version 8.0"};
+    static const char *const targets[] = {"sm_90", "sm_90a", "sm_100", "sm_120"};
+    const void *data;
+    size_t size;
+    eider_kernel *kernel;
+    (void)state;
+    for (size_t t = 0; t < COUNT(targets); t++) {
+        must(compile_clusters(targets[t], "cluster=4", &kernel));
+        eider_kernel_info info;
+        eider_kernel_describe(kernel, &info);
+        assert_non_null(strstr(info.config, "block=512"));
+        assert_non_null(strstr(info.config, "row=512"));
+        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &data, &size));
+        for (size_t i = 0; i < COUNT(words); i++)
+            if (!strstr(data, words[i]))
+                fail_msg("%s: no %s\n%s", targets[t], words[i], (char *)data);
+        eider_kernel_release(kernel);
+    }
+    must(compile_clusters("sm_90", "cluster=1", &kernel));
+    must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &data, &size));
+    assert_null(strstr(data, "cluster"));
+    eider_kernel_release(kernel);
+    assert_int_equal(compile_clusters("sm_89", "cluster=2", &kernel), EIDER_CONFIG);
+    assert_non_null(strstr(eider_error(), "cluster=2: sm_89 has no clusters of blocks"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length_in_every_schedule),
+        cmocka_unit_test(every_length_in_clusters),
         cmocka_unit_test(vectors_of_every_width),
         cmocka_unit_test(every_type),
         cmocka_unit_test(integers_wrap_and_compare),
@@ -466,6 +620,7 @@ int main(void)
         cmocka_unit_test(no_rows_is_nothing_to_do),
         cmocka_unit_test(long_rows),
         cmocka_unit_test(special_values_in_every_lane),
+        cmocka_unit_test(the_first_of_equal_elements_is_found_in_any_block),
         cmocka_unit_test(a_mean_far_from_zero_costs_no_digits),
         cmocka_unit_test(long_sums_keep_what_rounding_loses),
         cmocka_unit_test(sums_down_the_rows),
@@ -475,6 +630,7 @@ int main(void)
         cmocka_unit_test(a_kernel_is_for_its_length),
         cmocka_unit_test(a_failed_allocation_is_survived),
         cmocka_unit_test(kernels_assemble_for_gpus),
+        cmocka_unit_test(clusters_are_in_the_code_from_sm_90_on),
     };
     return cmocka_run_group_tests_name("row", tests, row_set_up, row_tear_down);
 }

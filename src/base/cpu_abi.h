@@ -38,6 +38,8 @@ enum eider_cpu_sreg {
     EIDER_SREG_NCTAID_Z,
     EIDER_SREG_LANEID,
     EIDER_SREG_WARPSIZE,
+    EIDER_SREG_CLUSTER_RANK,
+    EIDER_SREG_CLUSTER_SIZE,
     EIDER_SREG_COUNT
 };
 
@@ -52,6 +54,11 @@ struct eider_cpu_hooks {
                         uint32_t clamp);
     uint32_t (*ballot)(uint32_t mask, uint32_t predicate);
     void *(*shared)(void); /* the block's dynamic memory */
+    void (*cluster_arrive)(void);
+    void (*cluster_wait)(void); /* for all threads of the cluster to arrive */
+    /* Where what lies at `address` in the block's memory is in that of block `rank` of the
+     * cluster; NULL where there is no such block. */
+    void *(*peer)(void *address, uint32_t rank);
 };
 
 /* The parameters of a kernel, as its code declares them. */

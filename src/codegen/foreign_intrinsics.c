@@ -90,6 +90,31 @@ static LLVMValueRef body_warp_barrier(struct rewrite *r, int detail, const char 
     return NULL;
 }
 
+static LLVMValueRef body_cluster_arrive(struct rewrite *r, int detail, const char *name)
+{
+    (void)detail, (void)name;
+    call_hook(r, "eider_cpu_cluster_arrive", r->nothing, NULL, 0, 0);
+    return NULL;
+}
+
+static LLVMValueRef body_cluster_wait(struct rewrite *r, int detail, const char *name)
+{
+    (void)detail, (void)name;
+    call_hook(r, "eider_cpu_cluster_wait", r->nothing, NULL, 0, 0);
+    return NULL;
+}
+
+/* (pointer, rank) */
+static LLVMValueRef body_peer(struct rewrite *r, int detail, const char *name)
+{
+    LLVMValueRef args[] = {param(r, 0), param(r, 1)};
+    LLVMTypeRef types[] = {LLVMTypeOf(args[0]), r->i32};
+    LLVMTypeRef type = LLVMFunctionType(types[0], types, 2, 0);
+    LLVMValueRef f = eider_foreign_hook(r->module, "eider_cpu_peer", type, 1);
+    (void)detail, (void)name;
+    return LLVMBuildCall2(r->builder, type, f, args, 2, "");
+}
+
 /* (mask, value, lane, clamp), the value an i32 or a float. */
 static LLVMValueRef body_shuffle(struct rewrite *r, int detail, const char *name)
 {
@@ -203,8 +228,13 @@ static const struct intrinsic_row {
     SREG("nctaid.z", NCTAID_Z),
     SREG("laneid", LANEID),
     SREG("warpsize", WARPSIZE),
+    SREG("cluster.ctarank", CLUSTER_RANK),
+    SREG("cluster.nctarank", CLUSTER_SIZE),
     {"barrier0", body_barrier, 0, NULL},
     {"bar.warp.sync", body_warp_barrier, 0, NULL},
+    {"barrier.cluster.arrive*", body_cluster_arrive, 0, NULL},
+    {"barrier.cluster.wait*", body_cluster_wait, 0, NULL},
+    {"mapa", body_peer, 0, NULL},
     {"shfl.sync.idx.i32", body_shuffle, 0, NULL},
     {"shfl.sync.idx.f32", body_shuffle, 0, NULL},
     {"shfl.sync.up.i32", body_shuffle, 1, NULL},

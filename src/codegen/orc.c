@@ -78,6 +78,9 @@ static any_function hook(const struct eider_cpu_hooks *hooks, const char *name)
         {"eider_cpu_shuffle", (any_function)hooks->shuffle},
         {"eider_cpu_ballot", (any_function)hooks->ballot},
         {"eider_cpu_shared", (any_function)hooks->shared},
+        {"eider_cpu_cluster_arrive", (any_function)hooks->cluster_arrive},
+        {"eider_cpu_cluster_wait", (any_function)hooks->cluster_wait},
+        {"eider_cpu_peer", (any_function)hooks->peer},
         {"__truncsfbf2", (any_function)truncate_f32},
         {"__truncdfbf2", (any_function)truncate_f64},
     };

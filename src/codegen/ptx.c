@@ -33,6 +33,7 @@ static const struct {
     {"discard.global", 74},
     {"e4m3x2", 81},
     {"e5m2x2", 81},
+    {"barrier.cluster.arrive.relaxed", 80},
     {"elect.sync", 80},
     {"cp.async.bulk", 80},
     {"setmaxnreg.", 80},
@@ -181,6 +182,9 @@ eider_status eider_ptx_finish(const eider_allocator *a, const char *ptx, size_t 
     eider_text_bytes(&text, after, (size_t)(header - after));
     if (job->block_threads && !is_stated)
         eider_text_add(&text, ".maxntid %u, 1, 1\n", job->block_threads);
+    /* LLVM 19 has no word for it.  Every launch then has clusters, without being told. */
+    if (job->cluster)
+        eider_text_add(&text, ".explicitcluster\n.reqnctapercluster %u, 1, 1\n", job->cluster);
     eider_text_bytes(&text, header, size - (size_t)(header - ptx));
     char *data;
     EIDER_TRY(eider_text_take(&text, &data, &size));

@@ -130,6 +130,30 @@ LLVMValueRef eider_emit_words(struct eider_emit *e, const char *name, uint32_t n
     return words;
 }
 
+LLVMValueRef eider_emit_cluster_rank(struct eider_emit *e)
+{
+    return eider_emit_intrinsic(e, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", NULL, 0, NULL, 0);
+}
+
+void eider_emit_cluster_arrive(struct eider_emit *e, int relaxed)
+{
+    const char *name = relaxed ? "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned"
+                               : "llvm.nvvm.barrier.cluster.arrive.aligned";
+    eider_emit_intrinsic(e, name, NULL, 0, NULL, 0);
+}
+
+void eider_emit_cluster_wait(struct eider_emit *e)
+{
+    eider_emit_intrinsic(e, "llvm.nvvm.barrier.cluster.wait.aligned", NULL, 0, NULL, 0);
+}
+
+LLVMValueRef eider_emit_peer(struct eider_emit *e, LLVMValueRef address, LLVMValueRef rank)
+{
+    LLVMTypeRef generic = LLVMPointerTypeInContext(e->context, 0);
+    LLVMValueRef args[2] = {LLVMBuildAddrSpaceCast(e->builder, address, generic, ""), rank};
+    return eider_emit_intrinsic(e, "llvm.nvvm.mapa", NULL, 0, args, 2);
+}
+
 /* A property of a loop: {"name", value}. */
 static LLVMMetadataRef loop_property(struct eider_emit *e, const char *name, LLVMValueRef value)
 {

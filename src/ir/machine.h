@@ -170,6 +170,18 @@ LLVMValueRef eider_emit_shared(struct eider_emit *e, uint32_t bytes);
  * name. */
 LLVMValueRef eider_emit_words(struct eider_emit *e, const char *name, uint32_t n);
 
+/* For clusters: blocks that run together and reach each other's shared memory, from sm_90 on.
+ * Which of its cluster's blocks this one is, an i32. */
+LLVMValueRef eider_emit_cluster_rank(struct eider_emit *e);
+/* A barrier of all threads of the cluster, in two parts, which alternate in every thread: `wait`
+ * goes on when all have arrived, and sees what was written before that.  `relaxed`: what this
+ * thread has written may stay unseen.  All threads of the warp take part. */
+void eider_emit_cluster_arrive(struct eider_emit *e, int relaxed);
+void eider_emit_cluster_wait(struct eider_emit *e);
+/* Where `address` of shared memory (of eider_emit_shared) is in the cluster's block number `rank`,
+ * as a generic pointer.  That block must have begun, and must not have ended. */
+LLVMValueRef eider_emit_peer(struct eider_emit *e, LLVMValueRef address, LLVMValueRef rank);
+
 /* Keeps LLVM from unrolling or vectorising the loop that this branch closes: how often a
  * kernel repeats its code is decided by its config. */
 void eider_emit_keep_loop(struct eider_emit *e, LLVMValueRef branch);

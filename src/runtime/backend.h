@@ -37,6 +37,7 @@ struct eider_load {
     int thread_style;  /* CPU: see cpu_abi.h */
     uint32_t block[3]; /* of every launch, as is the dynamic shared memory */
     uint32_t shared_bytes;
+    uint32_t cluster; /* blocks of a cluster, along x; 0: there are none */
     const char *entry;
     const char *words; /* an array in the module; NULL: none */
 };
@@ -47,6 +48,7 @@ struct eider_loaded {
     void *function; /* CUfunction; the CPU's entry */
     void *words;    /* device memory, where eider_load.words asked for it */
     int thread_style;
+    uint32_t cluster;                             /* as in struct eider_load */
     int32_t registers, spill_bytes, shared_bytes; /* -1 where unknown */
     struct eider_entry_params params;             /* thread style only */
 };

@@ -2,8 +2,8 @@
  *
  * Block-style code (cpu_abi.h) gets ranges of blocks, spread over a pool of threads or
  * the embedder's parallel-for; little work stays on the calling thread.  Thread-style
- * code runs its blocks one after the other on the calling thread, and one launch of a
- * kernel at a time: a kernel has one set of fibers.
+ * code runs its clusters of blocks one after the other on the calling thread, and one launch of
+ * a kernel at a time: a kernel has one set of fibers.
  * Streams do not exist: a launch has completed when it returns.
  */
 #include "backend.h"
@@ -180,8 +180,8 @@ static eider_status load(eider_device *device, const struct eider_load *what,
         own_bytes = eider_cpu_image_shared(code->image);
         status = check_shared(own_bytes, what->shared_bytes);
         if (status == EIDER_OK)
-            status =
-                eider_cpu_fiber_create(a, n_threads, own_bytes + what->shared_bytes, &code->fibers);
+            status = eider_cpu_fiber_create(a, n_threads, what->cluster ? what->cluster : 1,
+                                            own_bytes + what->shared_bytes, &code->fibers);
     }
     if (status != EIDER_OK) {
         release_code(device, code);

@@ -14,6 +14,8 @@
 
 #include "cuda_api.h"
 
+#define CLUSTER_PORTABLE 8 /* blocks, that every GPU with clusters takes */
+
 /* ---- Calling the driver ------------------------------------------------ */
 
 #define CALL(api, function, ...) check(api, (api)->function(__VA_ARGS__), #function)
@@ -283,11 +285,15 @@ static eider_status find_entry(const struct eider_cuda_api *api, const struct ei
     EIDER_TRY(check(api, result, "cuModuleGetFunction"));
     if (api->cuFuncLoad) EIDER_TRY(CALL(api, cuFuncLoad, function));
     out->function = function;
+    out->cluster = what->cluster;
     EIDER_TRY(CALL(api, cuFuncGetAttribute, &out->registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
     EIDER_TRY(CALL(api, cuFuncGetAttribute, &out->spill_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
                    function));
     EIDER_TRY(CALL(api, cuFuncGetAttribute, &out->shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
                    function));
+    if (what->cluster > CLUSTER_PORTABLE)
+        EIDER_TRY(CALL(api, cuFuncSetAttribute, function,
+                       CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
     if (what->shared_bytes == 0) return EIDER_OK;
     return CALL(api, cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 (int)what->shared_bytes);
@@ -326,19 +332,24 @@ static eider_status load(eider_device *device, const struct eider_load *what,
     return status;
 }
 
-static CUresult shoot(const struct eider_cuda_api *api, const struct eider_shot *shot)
+static eider_status shoot(const struct eider_cuda_api *api, const struct eider_shot *shot)
 {
-    return api->cuLaunchKernel(shot->code->function, shot->grid[0], shot->grid[1], shot->grid[2],
-                               shot->block[0], shot->block[1], shot->block[2], shot->shared_bytes,
-                               shot->stream, shot->params, NULL);
+    CUresult result = api->cuLaunchKernel(
+        shot->code->function, shot->grid[0], shot->grid[1], shot->grid[2], shot->block[0],
+        shot->block[1], shot->block[2], shot->shared_bytes, shot->stream, shot->params, NULL);
+    if (result == CUDA_SUCCESS) return EIDER_OK;
+    eider_status status = eider_cuda_fail(api, result, "cuLaunchKernel");
+    if (result == CUDA_ERROR_INVALID_CLUSTER_SIZE)
+        eider_fail_prefix("this GPU cannot run clusters of %u blocks of %u threads together: ",
+                          shot->code->cluster, shot->block[0]);
+    return status;
 }
 
 static eider_status launch(eider_device *device, const struct eider_shot *shot)
 {
     struct scope scope;
     EIDER_TRY(enter(device, 0, &scope));
-    CUresult result = shoot(scope.api, shot);
-    return leave(&scope, check(scope.api, result, "cuLaunchKernel"));
+    return leave(&scope, shoot(scope.api, shot));
 }
 
 /* ---- Streams ----------------------------------------------------------- */
@@ -574,7 +585,7 @@ static eider_status queue_shots(struct timing *t, const struct eider_shot *shot,
             EIDER_TRY(CALL(t->api, cuMemsetD8Async, t->flush, (unsigned char)i, t->flush_bytes,
                            shot->stream));
         EIDER_TRY(CALL(t->api, cuEventRecord, t->events[2 * i], shot->stream));
-        EIDER_TRY(check(t->api, shoot(t->api, shot), "cuLaunchKernel"));
+        EIDER_TRY(shoot(t->api, shot));
         EIDER_TRY(CALL(t->api, cuEventRecord, t->events[2 * i + 1], shot->stream));
     }
     return CALL(t->api, cuStreamSynchronize, shot->stream);

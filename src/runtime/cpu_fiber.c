@@ -1,18 +1,27 @@
 /* cpu_fiber.c -- see cpu_fiber.h.
  *
  * The scheduler lives on the caller's stack and switches to one fiber after the other;
- * a fiber switches back when it waits or ends.  When no fiber can run, whatever groups
- * are complete are released:
+ * a fiber switches back when it waits or ends.  When no fiber of a block can run, whatever
+ * groups are complete are released:
  *
  *   warp operation   all threads of the mask that have not ended wait in the same
  *                    operation with the same mask
  *   block barrier    all threads of the block that have not ended wait in it
+ *
+ * When that leaves nothing to do in any block of the cluster, its barrier is:
+ *
+ *   cluster barrier  all threads of the cluster that have not ended have arrived
+ *
+ * A block runs as far as it can before the next one gets its turn, first to last in one cluster
+ * and last to first in the next, so that what only works with blocks side by side fails.  Shared
+ * memory is not a block's own, and filled, until it begins and after it has ended.
  *
  * Switching uses ucontext: slower than a switch of our own, but the same on every
  * processor, and known to debuggers.  Both sanitizers are told of every switch.
  */
 #include "cpu_fiber.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -30,16 +39,20 @@
  * nothing. */
 #define STACK_BYTES ((size_t)128 << 10)
 #define SHARED_ALIGN 128u
+#define SHARED_FILL 0xFF /* NaN as a float, -1 as an integer */
 
-enum state { READY, AT_BARRIER, AT_WARP, ENDED };
+enum state { READY, AT_BARRIER, AT_CLUSTER, AT_WARP, ENDED };
 
 enum warp_op { WARP_BARRIER, WARP_SHUFFLE, WARP_BALLOT };
 
 struct fiber {
     ucontext_t context;
     enum state state;
+    const struct block *block;
     uint32_t thread; /* x + ntid.x * (y + ntid.y * z) */
     uint32_t tid[3];
+    /* Of the cluster's barrier: how often it has arrived, and has waited. */
+    uint32_t arrivals, waits;
     /* The warp operation it waits in, and what that gives it. */
     enum warp_op op;
     uint32_t mode, mask, value, lane, clamp;
@@ -49,35 +62,44 @@ struct fiber {
     void *tsan;
 };
 
+struct block {
+    uint32_t rank; /* in its cluster */
+    uint32_t ctaid[3];
+    char *shared;
+    struct fiber *fibers;
+    int has_begun, has_ended;
+};
+
 struct eider_cpu_fibers {
     eider_allocator allocator;
     char *stacks; /* room * (guard page + STACK_BYTES) */
     size_t stack_stride, stacks_bytes;
-    void *shared_block; /* allocation that `shared` lies in */
-    void *shared;
-    uint32_t shared_bytes, room;
+    char *shared; /* allocation that the blocks' memory lies in */
+    uint32_t shared_bytes, block_room, room, n_blocks;
+    struct block *blocks;
+    struct fiber *fibers; /* block_room for each block */
 
-    /* The block that runs. */
+    /* The cluster that runs. */
     eider_cpu_thread_entry entry;
     void *const *params;
-    uint32_t n_threads, ntid[3], ctaid[3], nctaid[3];
+    uint32_t n_threads; /* of a block */
+    uint32_t ntid[3], nctaid[3];
     ucontext_t scheduler;
     void *fake_stack, *tsan;
     const void *caller_stack;
     size_t caller_stack_bytes;
-    struct fiber *fibers;
 };
 
-/* The fiber that runs on this thread.  A block stays on one thread, so a function may
+/* The fiber that runs on this thread.  A cluster stays on one thread, so a function may
  * keep this across a switch. */
-static _Thread_local struct eider_cpu_fibers *block;
+static _Thread_local struct eider_cpu_fibers *cluster;
 static _Thread_local struct fiber *self;
 
 /* ---- Switching --------------------------------------------------------- */
 
 static void to_fiber(struct eider_cpu_fibers *b, struct fiber *f)
 {
-    block = b;
+    cluster = b;
     self = f;
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&b->fake_stack, f->stack, STACK_BYTES);
@@ -110,7 +132,7 @@ static void to_scheduler(struct eider_cpu_fibers *b, struct fiber *f, int ends)
 
 static void run_thread(void)
 {
-    struct eider_cpu_fibers *b = block;
+    struct eider_cpu_fibers *b = cluster;
     struct fiber *f = self;
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(NULL, &b->caller_stack, &b->caller_stack_bytes);
@@ -123,15 +145,17 @@ static void run_thread(void)
 static void wait_as(enum state state)
 {
     self->state = state;
-    to_scheduler(block, self, 0);
+    to_scheduler(cluster, self, 0);
 }
 
 /* ---- Hooks ------------------------------------------------------------- */
 
 static uint32_t hook_sreg(uint32_t which)
 {
-    const uint32_t *groups[] = {self->tid, block->ntid, block->ctaid, block->nctaid};
+    const uint32_t *groups[] = {self->tid, cluster->ntid, self->block->ctaid, cluster->nctaid};
     if (which < EIDER_SREG_LANEID) return groups[which / 3][which % 3];
+    if (which == EIDER_SREG_CLUSTER_RANK) return self->block->rank;
+    if (which == EIDER_SREG_CLUSTER_SIZE) return cluster->n_blocks;
     return which == EIDER_SREG_LANEID ? self->thread % EIDER_FIBER_WARP : EIDER_FIBER_WARP;
 }
 
@@ -171,7 +195,29 @@ static uint32_t hook_ballot(uint32_t mask, uint32_t predicate)
 
 static void *hook_shared(void)
 {
-    return block->shared;
+    return self->block->shared;
+}
+
+/* A thread that arrives again without having waited, which no GPU defines, waits for ever. */
+static void hook_cluster_arrive(void)
+{
+    if (self->arrivals > self->waits) {
+        self->waits = UINT32_MAX;
+        wait_as(AT_CLUSTER);
+    }
+    self->arrivals++;
+}
+
+static void hook_cluster_wait(void)
+{
+    self->waits++;
+    wait_as(AT_CLUSTER);
+}
+
+static void *hook_peer(void *address, uint32_t rank)
+{
+    if (rank >= cluster->n_blocks) return NULL;
+    return cluster->blocks[rank].shared + ((char *)address - self->block->shared);
 }
 
 const struct eider_cpu_hooks eider_cpu_fiber_hooks = {
@@ -181,6 +227,9 @@ const struct eider_cpu_hooks eider_cpu_fiber_hooks = {
     .shuffle = hook_shuffle,
     .ballot = hook_ballot,
     .shared = hook_shared,
+    .cluster_arrive = hook_cluster_arrive,
+    .cluster_wait = hook_cluster_wait,
+    .peer = hook_peer,
 };
 
 /* ---- Warp operations --------------------------------------------------- */
@@ -251,45 +300,76 @@ static int try_group(struct fiber *warp, uint32_t n_lanes, uint32_t lane)
     return 1;
 }
 
-static int release_warps(struct eider_cpu_fibers *b)
+static int release_warps(struct block *block, uint32_t n_threads)
 {
     int released = 0;
-    for (uint32_t first = 0; first < b->n_threads; first += EIDER_FIBER_WARP) {
-        uint32_t n =
-            b->n_threads - first < EIDER_FIBER_WARP ? b->n_threads - first : EIDER_FIBER_WARP;
+    for (uint32_t first = 0; first < n_threads; first += EIDER_FIBER_WARP) {
+        uint32_t n = n_threads - first < EIDER_FIBER_WARP ? n_threads - first : EIDER_FIBER_WARP;
         for (uint32_t lane = 0; lane < n; lane++)
-            if (b->fibers[first + lane].state == AT_WARP)
-                released |= try_group(b->fibers + first, n, lane);
+            if (block->fibers[first + lane].state == AT_WARP)
+                released |= try_group(block->fibers + first, n, lane);
     }
     return released;
 }
 
-static uint32_t count_in(const struct eider_cpu_fibers *b, enum state state)
+/* ---- Barriers ---------------------------------------------------------- */
+
+static uint32_t count_in(const struct block *block, uint32_t n_threads, enum state state)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < b->n_threads; i++) n += b->fibers[i].state == state;
+    for (uint32_t i = 0; i < n_threads; i++) n += block->fibers[i].state == state;
     return n;
 }
 
-static int release_barrier(struct eider_cpu_fibers *b)
+static int release_barrier(struct block *block, uint32_t n_threads)
 {
-    if (count_in(b, AT_BARRIER) + count_in(b, ENDED) < b->n_threads) return 0;
-    for (uint32_t i = 0; i < b->n_threads; i++)
-        if (b->fibers[i].state == AT_BARRIER) b->fibers[i].state = READY;
+    uint32_t waiting = count_in(block, n_threads, AT_BARRIER);
+    if (!waiting || waiting + count_in(block, n_threads, ENDED) < n_threads) return 0;
+    for (uint32_t i = 0; i < n_threads; i++)
+        if (block->fibers[i].state == AT_BARRIER) block->fibers[i].state = READY;
     return 1;
+}
+
+/* How often all threads that have not ended have arrived. */
+static uint32_t least_arrivals(const struct eider_cpu_fibers *b)
+{
+    uint32_t least = UINT32_MAX - 1;
+    for (uint32_t k = 0; k < b->n_blocks; k++)
+        for (uint32_t i = 0; i < b->n_threads; i++) {
+            const struct fiber *f = &b->blocks[k].fibers[i];
+            if (f->state != ENDED && f->arrivals < least) least = f->arrivals;
+        }
+    return least;
+}
+
+static int release_cluster(struct eider_cpu_fibers *b)
+{
+    uint32_t least = least_arrivals(b);
+    int released = 0;
+    for (uint32_t k = 0; k < b->n_blocks; k++)
+        for (uint32_t i = 0; i < b->n_threads; i++) {
+            struct fiber *f = &b->blocks[k].fibers[i];
+            if (f->state != AT_CLUSTER || f->waits > least) continue;
+            f->state = READY;
+            released = 1;
+        }
+    return released;
 }
 
 /* ---- A block ----------------------------------------------------------- */
 
-static void start_thread(struct eider_cpu_fibers *b, uint32_t thread)
+static void start_thread(struct eider_cpu_fibers *b, struct block *block, uint32_t thread)
 {
-    struct fiber *f = &b->fibers[thread];
+    struct fiber *f = &block->fibers[thread];
+    size_t stack = (size_t)block->rank * b->block_room + thread;
     f->state = READY;
+    f->block = block;
     f->thread = thread;
     f->tid[0] = thread % b->ntid[0];
     f->tid[1] = thread / b->ntid[0] % b->ntid[1];
     f->tid[2] = thread / b->ntid[0] / b->ntid[1];
-    f->stack = b->stacks + thread * b->stack_stride + (b->stack_stride - STACK_BYTES);
+    f->arrivals = f->waits = 0;
+    f->stack = b->stacks + stack * b->stack_stride + (b->stack_stride - STACK_BYTES);
     getcontext(&f->context);
     f->context.uc_stack.ss_sp = f->stack;
     f->context.uc_stack.ss_size = STACK_BYTES;
@@ -304,32 +384,100 @@ static void start_thread(struct eider_cpu_fibers *b, uint32_t thread)
 #endif
 }
 
-static eider_status stuck(const struct eider_cpu_fibers *b)
+static void fill_shared(const struct eider_cpu_fibers *b, struct block *block)
 {
-    uint32_t mask = 0;
-    for (uint32_t i = 0; i < b->n_threads && !mask; i++)
-        if (b->fibers[i].state == AT_WARP) mask = b->fibers[i].mask;
-    return eider_fail(EIDER_UNSUPPORTED,
-                      "block (%u, %u, %u) cannot finish: of its %u threads %u wait in the block's "
-                      "barrier, %u in a warp operation (mask 0x%08x) and %u have ended",
-                      b->ctaid[0], b->ctaid[1], b->ctaid[2], b->n_threads, count_in(b, AT_BARRIER),
-                      count_in(b, AT_WARP), mask, count_in(b, ENDED));
+    memset(block->shared, SHARED_FILL, b->shared_bytes);
 }
 
-static eider_status run_block(struct eider_cpu_fibers *b)
+/* Fails where another block has written to memory that is not the block's own, yet or any more. */
+static eider_status check_shared(const struct eider_cpu_fibers *b, const struct block *block)
 {
-    eider_status status = EIDER_OK;
-    for (uint32_t i = 0; i < b->n_threads; i++) start_thread(b, i);
-    while (count_in(b, ENDED) < b->n_threads) {
-        for (uint32_t i = 0; i < b->n_threads; i++)
-            if (b->fibers[i].state == READY) to_fiber(b, &b->fibers[i]);
-        if (!release_warps(b) && !release_barrier(b)) {
-            status = stuck(b);
-            break;
+    const unsigned char *shared = (const unsigned char *)block->shared;
+    for (uint32_t i = 0; i < b->shared_bytes && b->n_blocks > 1; i++)
+        if (shared[i] != SHARED_FILL)
+            return eider_fail(EIDER_UNSUPPORTED,
+                              "block (%u, %u, %u) %s when another block of its cluster wrote to "
+                              "byte %u of its shared memory",
+                              block->ctaid[0], block->ctaid[1], block->ctaid[2],
+                              block->has_ended ? "had ended" : "had not begun", i);
+    return EIDER_OK;
+}
+
+/* Runs a block as far as it can go without the others; sets *progress if it went anywhere. */
+static eider_status run_block(struct eider_cpu_fibers *b, struct block *block, int *progress)
+{
+    if (block->has_ended) return EIDER_OK;
+    if (!block->has_begun) EIDER_TRY(check_shared(b, block));
+    block->has_begun = 1;
+    do {
+        for (uint32_t i = 0; i < b->n_threads; i++) {
+            if (block->fibers[i].state != READY) continue;
+            to_fiber(b, &block->fibers[i]);
+            *progress = 1;
         }
+    } while (release_warps(block, b->n_threads) || release_barrier(block, b->n_threads));
+    block->has_ended = count_in(block, b->n_threads, ENDED) == b->n_threads;
+    if (block->has_ended) fill_shared(b, block);
+    return EIDER_OK;
+}
+
+/* ---- A cluster --------------------------------------------------------- */
+
+static eider_status stuck(const struct eider_cpu_fibers *b)
+{
+    const struct block *block = b->blocks;
+    uint32_t mask = 0, n = b->n_threads;
+    char in_cluster[64] = "";
+    /* One that waits for itself says more than those that wait for it. */
+    for (uint32_t k = 0; k < b->n_blocks; k++)
+        if (count_in(&b->blocks[k], n, AT_BARRIER) + count_in(&b->blocks[k], n, AT_WARP))
+            block = &b->blocks[k];
+    for (uint32_t i = 0; i < n && !mask; i++)
+        if (block->fibers[i].state == AT_WARP) mask = block->fibers[i].mask;
+    if (count_in(block, n, AT_CLUSTER) || b->n_blocks > 1)
+        snprintf(in_cluster, sizeof in_cluster, "%u in that of its cluster of %u, ",
+                 count_in(block, n, AT_CLUSTER), b->n_blocks);
+    return eider_fail(EIDER_UNSUPPORTED,
+                      "block (%u, %u, %u) cannot finish: of its %u threads %u wait in the block's "
+                      "barrier, %s%u in a warp operation (mask 0x%08x) and %u have ended",
+                      block->ctaid[0], block->ctaid[1], block->ctaid[2], n,
+                      count_in(block, n, AT_BARRIER), in_cluster, count_in(block, n, AT_WARP), mask,
+                      count_in(block, n, ENDED));
+}
+
+static eider_status run_blocks(struct eider_cpu_fibers *b, int backwards)
+{
+    for (uint32_t n_ended = 0; n_ended < b->n_blocks;) {
+        int progress = 0;
+        n_ended = 0;
+        for (uint32_t k = 0; k < b->n_blocks; k++) {
+            struct block *block = &b->blocks[backwards ? b->n_blocks - 1 - k : k];
+            EIDER_TRY(run_block(b, block, &progress));
+            n_ended += (uint32_t)block->has_ended;
+        }
+        if (!progress && !release_cluster(b)) return stuck(b);
     }
+    for (uint32_t k = 0; k < b->n_blocks; k++) EIDER_TRY(check_shared(b, &b->blocks[k]));
+    return EIDER_OK;
+}
+
+/* The blocks (x, y, z), (x + 1, y, z), ... */
+static eider_status run_cluster(struct eider_cpu_fibers *b, uint32_t x, uint32_t y, uint32_t z)
+{
+    for (uint32_t k = 0; k < b->n_blocks; k++) {
+        struct block *block = &b->blocks[k];
+        block->ctaid[0] = x + k;
+        block->ctaid[1] = y;
+        block->ctaid[2] = z;
+        block->has_begun = block->has_ended = 0;
+        fill_shared(b, block);
+        for (uint32_t i = 0; i < b->n_threads; i++) start_thread(b, block, i);
+    }
+    eider_status status = run_blocks(b, x / b->n_blocks % 2 != 0);
 #if defined(__SANITIZE_THREAD__)
-    for (uint32_t i = 0; i < b->n_threads; i++) __tsan_destroy_fiber(b->fibers[i].tsan);
+    for (uint32_t k = 0; k < b->n_blocks; k++)
+        for (uint32_t i = 0; i < b->n_threads; i++)
+            __tsan_destroy_fiber(b->blocks[k].fibers[i].tsan);
 #endif
     return status;
 }
@@ -338,6 +486,9 @@ eider_status eider_cpu_fiber_run(struct eider_cpu_fibers *b, eider_cpu_thread_en
                                  void *const *params, const uint32_t grid[3],
                                  const uint32_t threads[3])
 {
+    if (grid[0] % b->n_blocks)
+        return eider_fail(EIDER_BAD_ARG, "a grid of %u blocks in x is not clusters of %u", grid[0],
+                          b->n_blocks);
     b->entry = entry;
     b->params = params;
     b->n_threads = threads[0] * threads[1] * threads[2];
@@ -348,12 +499,7 @@ eider_status eider_cpu_fiber_run(struct eider_cpu_fibers *b, eider_cpu_thread_en
 #endif
     for (uint32_t z = 0; z < grid[2]; z++)
         for (uint32_t y = 0; y < grid[1]; y++)
-            for (uint32_t x = 0; x < grid[0]; x++) {
-                b->ctaid[0] = x;
-                b->ctaid[1] = y;
-                b->ctaid[2] = z;
-                EIDER_TRY(run_block(b));
-            }
+            for (uint32_t x = 0; x < grid[0]; x += b->n_blocks) EIDER_TRY(run_cluster(b, x, y, z));
     return EIDER_OK;
 }
 
@@ -377,26 +523,54 @@ static eider_status map_stacks(struct eider_cpu_fibers *b)
     return EIDER_OK;
 }
 
-eider_status eider_cpu_fiber_create(const eider_allocator *a, uint32_t n_threads,
-                                    uint32_t shared_bytes, struct eider_cpu_fibers **out)
+static eider_status check_size(uint32_t n_threads, uint32_t n_blocks)
 {
     if (n_threads == 0 || n_threads > EIDER_FIBER_THREADS_MAX)
         return eider_fail(EIDER_BAD_ARG, "a block of %u threads; 1 to %u are possible", n_threads,
                           EIDER_FIBER_THREADS_MAX);
+    if (n_blocks == 0 || n_blocks > EIDER_FIBER_CLUSTER_MAX ||
+        n_blocks * n_threads > EIDER_FIBER_CLUSTER_THREADS_MAX)
+        return eider_fail(EIDER_BAD_ARG,
+                          "a cluster of %u blocks of %u threads; on the CPU, 1 to %u blocks of "
+                          "%u threads in all are possible",
+                          n_blocks, n_threads, EIDER_FIBER_CLUSTER_MAX,
+                          EIDER_FIBER_CLUSTER_THREADS_MAX);
+    return EIDER_OK;
+}
+
+/* Hands out the memory of all blocks, each aligned. */
+static void divide(struct eider_cpu_fibers *b, size_t shared_stride)
+{
+    uintptr_t begin = (uintptr_t)b->shared;
+    size_t skip = (SHARED_ALIGN - begin % SHARED_ALIGN) % SHARED_ALIGN;
+    for (uint32_t k = 0; k < b->n_blocks; k++) {
+        b->blocks[k].rank = k;
+        b->blocks[k].shared = b->shared + skip + k * shared_stride;
+        b->blocks[k].fibers = b->fibers + (size_t)k * b->block_room;
+    }
+}
+
+eider_status eider_cpu_fiber_create(const eider_allocator *a, uint32_t n_threads, uint32_t n_blocks,
+                                    uint32_t shared_bytes, struct eider_cpu_fibers **out)
+{
+    size_t shared_stride = ((size_t)shared_bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN;
+    EIDER_TRY(check_size(n_threads, n_blocks));
     struct eider_cpu_fibers *b = eider_mem_zero(a, sizeof *b);
     if (!b) return EIDER_OOM;
     b->allocator = *a;
-    b->room = n_threads;
+    b->block_room = n_threads;
+    b->n_blocks = n_blocks;
+    b->room = n_threads * n_blocks;
     b->shared_bytes = shared_bytes;
-    b->fibers = eider_mem_zero(a, n_threads * sizeof b->fibers[0]);
-    b->shared_block = eider_mem_zero(a, (size_t)shared_bytes + SHARED_ALIGN);
-    eider_status status = b->fibers && b->shared_block ? map_stacks(b) : EIDER_OOM;
+    b->fibers = eider_mem_zero(a, b->room * sizeof b->fibers[0]);
+    b->blocks = eider_mem_zero(a, n_blocks * sizeof b->blocks[0]);
+    b->shared = eider_mem_alloc(a, n_blocks * shared_stride + SHARED_ALIGN);
+    eider_status status = b->fibers && b->blocks && b->shared ? map_stacks(b) : EIDER_OOM;
     if (status != EIDER_OK) {
         eider_cpu_fiber_release(b);
         return status;
     }
-    uintptr_t at = ((uintptr_t)b->shared_block + SHARED_ALIGN - 1) & ~(uintptr_t)(SHARED_ALIGN - 1);
-    b->shared = (char *)b->shared_block + (at - (uintptr_t)b->shared_block);
+    divide(b, shared_stride);
     *out = b;
     return EIDER_OK;
 }
@@ -406,7 +580,8 @@ void eider_cpu_fiber_release(struct eider_cpu_fibers *b)
     if (!b) return;
     eider_allocator a = b->allocator;
     if (b->stacks) munmap(b->stacks, b->stacks_bytes);
-    eider_mem_free(&a, b->shared_block);
+    eider_mem_free(&a, b->shared);
+    eider_mem_free(&a, b->blocks);
     eider_mem_free(&a, b->fibers);
     eider_mem_free(&a, b);
 }

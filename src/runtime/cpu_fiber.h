@@ -1,9 +1,9 @@
 /* cpu_fiber.h -- blocks of many threads on one core: every thread is a fiber.
  *
  * Threads of a block run one at a time and switch where a GPU's threads wait: in a
- * barrier, a warp barrier, a shuffle or a ballot.  Threads that have returned no longer
- * take part in any of them.  A block that cannot go on, because its threads wait for
- * different things, is an error, not a hang.
+ * barrier, a warp barrier, a shuffle, a ballot or the barrier of a cluster of blocks.  Threads
+ * that have returned no longer take part in any of them.  A block that cannot go on, because its
+ * threads wait for different things, is an error, not a hang.
  */
 #ifndef EIDER_RUNTIME_CPU_FIBER_H
 #define EIDER_RUNTIME_CPU_FIBER_H
@@ -13,21 +13,25 @@
 
 #define EIDER_FIBER_WARP 32u
 #define EIDER_FIBER_THREADS_MAX 1024u /* of a block, as on a GPU */
+#define EIDER_FIBER_CLUSTER_MAX 16u   /* blocks of a cluster, as on a GPU */
+/* Their threads; each stack takes two of the 65530 mappings that Linux gives a process. */
+#define EIDER_FIBER_CLUSTER_THREADS_MAX 4096u
 
 /* What thread-style code calls; for eider_cpu_image_create. */
 extern const struct eider_cpu_hooks eider_cpu_fiber_hooks;
 
-/* Stacks and thread records for one block at a time.
+/* Stacks and thread records for one cluster of `n_blocks` blocks at a time.
  * Caller owns *out: eider_cpu_fiber_release. */
 struct eider_cpu_fibers;
-eider_status eider_cpu_fiber_create(const eider_allocator *a, uint32_t n_threads,
+eider_status eider_cpu_fiber_create(const eider_allocator *a, uint32_t n_threads, uint32_t n_blocks,
                                     uint32_t shared_bytes, struct eider_cpu_fibers **out);
 void eider_cpu_fiber_release(struct eider_cpu_fibers *fibers);
 
-/* Runs all blocks of `grid`, one after the other, on the calling thread.  `block` has at
- * most the threads that `fibers` was created for.
+/* Runs all clusters of `grid`, which lie along x, one after the other, on the calling thread.
+ * `block` has at most the threads that `fibers` was created for.
  * Fails with EIDER_UNSUPPORTED, naming the block and what its threads wait for, when a
- * block cannot finish. */
+ * block cannot finish; and when a block writes to the shared memory of one that has not begun, or
+ * has ended. */
 eider_status eider_cpu_fiber_run(struct eider_cpu_fibers *fibers, eider_cpu_thread_entry entry,
                                  void *const *params, const uint32_t grid[3],
                                  const uint32_t block[3]);

@@ -69,6 +69,8 @@ static void set_shape(struct eider_kernel *kernel, const struct eider_plan *plan
     uint32_t threads = plan->shape->fibers ? plan->shape->fibers(&plan->layout, &plan->config) : 0;
     kernel->info.index_bits =
         has_index ? eider_config_number(&plan->config, EIDER_PARAM_index) : plan->layout.index_bits;
+    int cluster = eider_config_number(&plan->config, EIDER_PARAM_cluster);
+    kernel->cluster = cluster > 1 ? (uint32_t)cluster : 0;
     kernel->thread_style = threads > 0 && plan->target.sm == 0;
     if (kernel->thread_style)
         for (int i = 0; i < 3; i++) kernel->block[i] = i == 0 ? threads : 1;
@@ -155,6 +157,7 @@ static struct eider_codegen_job job_of(const struct eider_kernel *kernel)
         .target = kernel->target,
         .entry = kernel->info.entry,
         .contract = kernel->contract,
+        .cluster = kernel->cluster,
         .thread_style = kernel->thread_style,
     };
 }
@@ -336,6 +339,7 @@ static eider_status load(struct eider_kernel *kernel, const struct eider_plan *p
         .thread_style = is_foreign || kernel->thread_style,
         .block = {kernel->block[0], kernel->block[1], kernel->block[2]},
         .shared_bytes = kernel->shared_bytes,
+        .cluster = kernel->cluster,
         .entry = kernel->info.entry,
         .words = kernel->layout.checks ? EIDER_FAULTS : NULL,
     };

@@ -159,7 +159,11 @@ static eider_status make_twin(const struct eider_kernel *kernel, struct twin *tw
     LLVMContextRef context;
     LLVMModuleRef module;
     struct eider_codegen_job job = {
-        .target = kernel->target, .entry = kernel->info.entry, .contract = kernel->contract};
+        .target = kernel->target,
+        .entry = kernel->info.entry,
+        .cluster = kernel->cluster,
+        .contract = kernel->contract,
+    };
     struct eider_codegen_result result = {0};
     EIDER_TRY(eider_kernel_module(kernel, 1, &context, &module, &job.block_threads));
     twin->ir = LLVMPrintModuleToString(module);
