@@ -63,7 +63,7 @@ static eider_status launched(const char *text, const char *config, int64_t rows,
 static void says(const char *text, const char *config, int64_t rows, const char *want)
 {
     eider_status status = launched(text, config, rows, COLS);
-    if (status != EIDER_OUTSIDE) fail_msg("%s [%s]: %d", text, config, (int)status);
+    if (status != EIDER_OUTSIDE) fail_msg("%s [%s]: %d", text, config ? config : "", (int)status);
     assert_string_equal(eider_error(), want);
 }
 

@@ -1,7 +1,6 @@
 /* test_row.c -- kernels of programs over rows, on the CPU: every schedule against the reference
  * evaluation, between guard bands.  Blocks of several threads per row run as fibers.
- *
- * EIDER_TEST_ALL_LENGTHS=1 tests every length from 1 to 4097; else a sample.
+ * test_row_sweep.c has every length.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,18 +58,17 @@ static const char *schedule(size_t i)
     return i < COUNT(schedules) ? schedules[i] : clusters[i - COUNT(schedules)];
 }
 
-static void every_length_in_every_schedule(void **state)
+static void lengths_in_every_schedule(void **state)
 {
     static const int64_t lengths[] = {1,  2,  3,   5,   8,   15,  17,  31,   32,   33,  63,
                                       65, 96, 127, 129, 255, 257, 513, 1023, 1025, 4097};
-    int all = getenv("EIDER_TEST_ALL_LENGTHS") != NULL;
     (void)state;
-    for (int64_t k = 0; k < (all ? 4097 : (int64_t)COUNT(lengths)); k++)
-        for (size_t s = all ? 0 : (size_t)k % 4; s < COUNT(schedules); s += all ? 1 : 4)
+    for (size_t k = 0; k < COUNT(lengths); k++)
+        for (size_t s = k % 4; s < COUNT(schedules); s += 4)
             row_check((struct row_call){.text = everything,
                                         .config = schedules[s],
                                         .rows = 3,
-                                        .cols = all ? k + 1 : lengths[k],
+                                        .cols = lengths[k],
                                         .fill = row_wave},
                       2e-6, 1);
 }
@@ -81,20 +79,17 @@ static const char short_program[] =
     "b = select(any(x > 1.9), 1, 0)";
 
 /* One kernel for all of them, and one for the length where that differs. */
-static void every_length_in_clusters(void **state)
+static void lengths_in_clusters(void **state)
 {
-    int all = getenv("EIDER_TEST_ALL_LENGTHS") != NULL;
     (void)state;
-    for (int64_t cols = 0; cols <= 300; cols += all || cols < 40 ? 1 : 9)
-        for (size_t k = all ? 0 : (size_t)cols % COUNT(clusters); k < COUNT(clusters);
-             k += all ? 1 : COUNT(clusters))
-            row_check((struct row_call){.text = all ? everything : short_program,
-                                        .config = clusters[k],
-                                        .rows = 2,
-                                        .cols = cols,
-                                        .fill = row_wave,
-                                        .any = cols % 16 != 1},
-                      2e-6, 1);
+    for (int64_t cols = 0; cols <= 300; cols += cols < 40 ? 1 : 9)
+        row_check((struct row_call){.text = short_program,
+                                    .config = clusters[(size_t)cols % COUNT(clusters)],
+                                    .rows = 2,
+                                    .cols = cols,
+                                    .fill = row_wave,
+                                    .any = cols % 16 != 1},
+                  2e-6, 1);
     for (int64_t k = 0; k < (int64_t)COUNT(large_clusters); k++)
         row_check((struct row_call){.text = short_program,
                                     .config = large_clusters[k],
@@ -611,8 +606,8 @@ static void clusters_are_in_the_code_from_sm_90_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_length_in_every_schedule),
-        cmocka_unit_test(every_length_in_clusters),
+        cmocka_unit_test(lengths_in_every_schedule),
+        cmocka_unit_test(lengths_in_clusters),
         cmocka_unit_test(vectors_of_every_width),
         cmocka_unit_test(every_type),
         cmocka_unit_test(integers_wrap_and_compare),
