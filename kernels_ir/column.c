@@ -38,6 +38,16 @@ static int column_takes(const struct eider_graph *program)
     return any;
 }
 
+/* A thread has the same columns in all rows, so vectors are not shifted. */
+static eider_status column_layout(const struct eider_graph *program, const eider_tensor *args,
+                                  int any_layout, struct eider_layout *out)
+{
+    EIDER_TRY(eider_row_layout(program, args, any_layout, out));
+    while (out->length % out->vec_max) out->vec_max /= 2;
+    out->aligned = EIDER_ROW_VEC_MAX;
+    return EIDER_OK;
+}
+
 /* ---- Building ------------------------------------------------------------------ */
 
 struct column_build {
@@ -404,7 +414,7 @@ const struct eider_template eider_template_column = {
     .doc = "sums down the rows, one for each place in them",
     .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row),
     .takes = column_takes,
-    .layout = eider_row_layout,
+    .layout = column_layout,
     .defaults = column_defaults,
     .space = column_space,
     .check = column_check,

@@ -10,12 +10,11 @@
 #include "extent.h"
 #include "ops.h"
 
-#define VEC_MAX 64
 #define PARAM_BYTES_MAX 4096 /* of kernel parameters, up to PTX 8.0 */
 #define WARP 32
 #define KEPT_MAX 256 /* elements: a thread has that many registers */
 
-_Static_assert(KEPT_MAX <= EIDER_ROW_PACKS_MAX && 8 * VEC_MAX <= EIDER_ROW_PACKS_MAX,
+_Static_assert(KEPT_MAX <= EIDER_ROW_PACKS_MAX && 8 * EIDER_ROW_VEC_MAX <= EIDER_ROW_PACKS_MAX,
                "a pack has an element at least");
 
 struct eider_row_config eider_row_config_of(const struct eider_config *config)
@@ -99,7 +98,6 @@ static int class_of(const struct eider_map_space *s, const struct eider_layout *
 
 static void classify(const struct eider_map_space *s, struct eider_layout *out)
 {
-    uint32_t vec = out->length ? power_in((uint64_t)out->length, VEC_MAX) : VEC_MAX;
     for (uint32_t i = 0; i < out->n_operands; i++) {
         struct eider_layout_operand *operand = &out->operands[i];
         uint64_t all = s->data[i];
@@ -111,7 +109,10 @@ static void classify(const struct eider_map_space *s, struct eider_layout *out)
         for (int d = 0; d < s->rank - 1; d++) all |= (uint64_t)s->stride[i][d];
         operand->align = power_in(all, EIDER_MAP_ACCESS_BYTES);
     }
-    out->vec_max = (int32_t)vec;
+    out->vec_max = EIDER_ROW_VEC_MAX;
+    while (out->length % out->vec_max && out->length < 2 * (int64_t)out->vec_max - 1)
+        out->vec_max /= 2;
+    eider_row_shift_of(s, out);
 }
 
 static eider_status find_gathers(const struct eider_graph *program, struct eider_layout *out)
@@ -170,6 +171,8 @@ void eider_row_describe(const struct eider_graph *program, const struct eider_la
     }
     eider_text_add(out, "length=%lld%s", (long long)layout->length,
                    layout->checks ? " checks" : "");
+    if (layout->aligned < EIDER_ROW_VEC_MAX)
+        eider_text_add(out, " aligned=%d", (int)layout->aligned);
 }
 
 /* ---- Checks -------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  *   row.c           the row of the template: which programs, checks, text
  *   row_space.c     shapes and strides of a call to rows
  *   row_bind.c      a call to the parameters of a launch
+ *   row_shift.c     where the vectors of a row begin
  *   row_defaults.c  the config that nobody tuned
  *   row_plan.c      the stages of a program
  *   row_build.c     the IR: the kernel and its stages
@@ -22,10 +23,20 @@
  * Where a launch may be one that allows no vectors (alignment), the kernel exists twice: by
  * vectors, and by single elements with nothing kept, which is slower and short.
  *
+ * Rows that do not begin at a multiple of a vector's size, or are no whole number of vectors, have
+ * vectors all the same.  They are counted from the last aligned address that is not behind the
+ * row's first element, *shift* elements before it, so vector v has the places v * vec - shift and
+ * following.  Only the first and the last may lie partly in the row; their elements are loaded and
+ * stored one by one.  This needs the same shift, row by row, in all operands that differ between
+ * rows; what all rows share is loaded by elements then.  Which thread has which element, and so
+ * the order in which a row is added, depends on its shift: where vectors are shifted, a row's
+ * result depends on the row and on the address of its first element modulo 16 bytes, in the
+ * operand that leads (row_shift.c).  With vec=1 it depends on the row alone.
+ *
  * A *stage* is one pass over the row that ends in reductions.  A reduction combines what each
  * thread has, then the threads of a warp by exchanges, then the warps of a row through shared
- * memory, of all blocks of a cluster, always in the same order, so that a row's result depends on
- * the row alone.  The last pass stores the outputs.
+ * memory, of all blocks of a cluster, always in the same order, so that a row's result does not
+ * depend on other rows.  The last pass stores the outputs.
  */
 #ifndef EIDER_KERNELS_ROW_H
 #define EIDER_KERNELS_ROW_H
@@ -39,6 +50,8 @@ struct eider_row_config {
     enum eider_store_policy store;
 };
 
+#define EIDER_ROW_VEC_MAX 64 /* elements of a vector */
+
 struct eider_row_config eider_row_config_of(const struct eider_config *config);
 /* Threads that share a row. */
 int eider_row_threads(const struct eider_row_config *c);
@@ -47,7 +60,33 @@ int eider_row_threads(const struct eider_row_config *c);
 #define EIDER_ROW_EVEN 1u      /* rows are whole numbers of vectors */
 #define EIDER_ROW_ALIGNED 2u   /* every vector access is aligned to its size */
 #define EIDER_ROW_APART 4u     /* no output shares memory with an input */
+#define EIDER_ROW_ALIKE 8u     /* every row has the same shift in all operands that have one */
 #define EIDER_ROW_NEVER 65536u /* from this bit on never set */
+
+/* ---- Where vectors begin ---------------------------------------------------- */
+
+/* The operand that says where the vectors of a row begin: of those that differ between rows and
+ * lie side by side in them the first whose accesses have the most elements; -1: there is none. */
+int eider_row_leader(const struct eider_layout *layout, int vec);
+
+/* Elements of one access to operand `i`. */
+int eider_row_access(const struct eider_layout *layout, uint32_t i, int vec);
+
+/* Whether all rows read the same elements of operand `i`. */
+int eider_row_shares(const struct eider_layout *layout, uint32_t i);
+
+/* Sets layout->aligned and layout->alike, of a call. */
+void eider_row_shift_of(const struct eider_map_space *space, struct eider_layout *layout);
+
+/* Whether every row has the same shift in all operands that have one. */
+int eider_row_alike(const struct eider_layout *layout, int vec,
+                    const struct eider_map_space *space);
+
+/* Whether a kernel of this layout shifts its vectors. */
+int eider_row_shifts(const struct eider_layout *layout, int vec);
+
+/* Into how many vectors a row is cut at most; its length is known. */
+int64_t eider_row_cut(const struct eider_layout *layout, int vec);
 
 /* ---- Shapes --------------------------------------------------------------- */
 
@@ -121,10 +160,11 @@ struct eider_row_context {
 
 /* A vector of elements: `packs` contexts side by side. */
 struct eider_row_vector {
-    LLVMValueRef col; /* i32, the first place */
-    LLVMValueRef at;  /* i64, the same, counted from the thread\'s first place in the row */
-    LLVMValueRef
-        whole; /* i1, the vector is in the row, where rows are whole vectors; NULL: it is */
+    LLVMValueRef col;    /* i32, the first place; negative where that is before the row */
+    LLVMValueRef at;     /* i64, the same, counted from the thread's first place in the row */
+    LLVMValueRef begins; /* i1, the first place is not behind the row; NULL: it is not */
+    LLVMValueRef whole;  /* i1, all places are in the row; NULL: they are */
+    LLVMValueRef part;   /* i1, some are and some are not; NULL: this cannot be */
     struct eider_row_context *packs;
     /* What memory has of each operand, as the machine's fetch gives it; NULL: not loaded. */
     LLVMValueRef *words[EIDER_OPERANDS_MAX];
@@ -150,6 +190,10 @@ struct eider_row_build {
     LLVMValueRef cols;       /* i32 */
     LLVMValueRef vectors_ok; /* i1; NULL: always */
     int vectors, elements;   /* there is code for whole vectors; for single elements */
+    int ragged;              /* vectors may be partly in the row */
+    int leader;              /* the operand that shifts the vectors; -1: none does */
+    LLVMValueRef shift;      /* i32; NULL: 0 */
+    LLVMValueRef end;        /* i32, the row's end, counted from its first vector's first place */
     LLVMValueRef base[EIDER_OPERANDS_MAX]; /* where the row begins, ... */
     LLVMValueRef mine[EIDER_OPERANDS_MAX]; /* ... and this thread's first place in it, where places
                                             * lie side by side */

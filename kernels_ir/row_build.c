@@ -127,10 +127,7 @@ static uint64_t shared_inputs(const struct eider_row_build *b)
 {
     uint64_t which = 0;
     for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-        int differs = 0;
-        for (int d = 0; d < b->layout->rank - 1; d++)
-            differs |= b->layout->operands[i].stride_class[d];
-        if (!differs) which |= (uint64_t)1 << i;
+        if (eider_row_shares(b->layout, i)) which |= (uint64_t)1 << i;
     }
     return which;
 }
@@ -218,24 +215,42 @@ void eider_row_compute_row(struct eider_row_build *b, uint32_t level)
 
 /* ---- Vectors of a thread ------------------------------------------------------ */
 
-/* `first` as the place of the first element, of a thread's vector. */
-static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, LLVMValueRef first,
+/* What is known of a vector between places `from` and `beyond` of the row, were it not shifted. */
+static void place_edges(struct eider_row_build *b, struct eider_row_vector *v, int64_t from,
+                        int64_t beyond)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int64_t length = b->layout->length;
+    int at_end = !length || beyond > length, at_start = b->shift && from <= 0;
+    v->begins = v->whole = v->part = NULL;
+    if (at_end)
+        v->begins = LLVMBuildICmp(ir, b->shift ? LLVMIntSLT : LLVMIntULT, v->col, b->cols, "");
+    if (!b->ragged) {
+        v->whole = v->begins;
+    } else if (at_start || at_end) {
+        LLVMValueRef end = eider_row_number(b->i32, length - b->c.vec + 1);
+        v->whole = LLVMBuildICmp(ir, LLVMIntULT, v->col, end, "");
+        v->part = LLVMBuildNot(ir, v->whole, "");
+        if (v->begins) v->part = LLVMBuildAnd(ir, v->part, v->begins, "");
+    }
+}
+
+/* `v->col` as the place of the first element, of a thread's vector. */
+static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, int64_t from,
                          int64_t beyond)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int in_row = b->layout->length && beyond <= b->layout->length;
-    v->col = first;
-    v->whole = in_row ? NULL : LLVMBuildICmp(ir, LLVMIntULT, first, b->cols, "");
+    place_edges(b, v, from, beyond);
     for (int p = 0; p < b->n_packs; p++) {
         struct eider_row_context *c = &v->packs[p];
         LLVMValueRef lanes[64];
         for (int lane = 0; lane < b->width; lane++)
             lanes[lane] = eider_row_number(b->i32, (int64_t)p * b->width + lane);
         LLVMValueRef step = b->width == 1 ? lanes[0] : LLVMConstVector(lanes, (unsigned)b->width);
-        c->col = LLVMBuildAdd(ir, eider_row_spread(b, first, b->width), step, "");
+        c->col = LLVMBuildAdd(ir, eider_row_spread(b, v->col, b->width), step, "");
         c->valid = NULL;
-        if (in_row) continue;
-        if (b->layout->length && b->layout->length % b->c.vec == 0)
+        if (!v->whole) continue;
+        if (b->layout->length && !b->ragged)
             c->valid = eider_row_spread(b, v->whole, b->width);
         else
             c->valid =
@@ -263,9 +278,9 @@ void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors
     LLVMValueRef wide = LLVMBuildZExt(ir, from, b->i64, "");
     LLVMValueRef mine = LLVMBuildAdd(ir, b->first, from, "");
     for (int v = 0; v < n; v++) {
-        LLVMValueRef first = LLVMBuildAdd(ir, mine, eider_row_number(b->i32, v * step), "");
+        vectors[v].col = LLVMBuildAdd(ir, mine, eider_row_number(b->i32, v * step), "");
         vectors[v].at = LLVMBuildAdd(ir, wide, eider_row_number(b->i64, v * step), "");
-        place_vector(b, &vectors[v], first,
+        place_vector(b, &vectors[v], from_at_most < 0 ? 0 : from_at_most + v * step,
                      from_at_most < 0 ? INT64_MAX : from_at_most + (v + 1) * step);
     }
 }
@@ -344,7 +359,7 @@ static void loop_rest(struct eider_row_build *b, struct pass *pass,
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), loop = eider_row_block(b, "rest");
     LLVMBasicBlockRef after = eider_row_block(b, "rested");
     LLVMValueRef first = eider_row_number(b->i32, from);
-    LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, b->cols, ""), loop, after);
+    LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, b->end, ""), loop, after);
     LLVMPositionBuilderAtEnd(ir, loop);
     LLVMValueRef at = LLVMBuildPhi(ir, b->i32, "");
     for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
@@ -355,7 +370,7 @@ static void loop_rest(struct eider_row_build *b, struct pass *pass,
     if (b->e->status != EIDER_OK) return;
     LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
-    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, b->cols, "");
+    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, b->end, "");
     eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, loop, after));
     LLVMAddIncoming(at, &first, &entry, 1);
     LLVMAddIncoming(at, &next, &latch, 1);
@@ -382,8 +397,8 @@ static void forget_words(struct eider_row_vector *vector, uint64_t which)
 static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
                     struct eider_row_vector *rest)
 {
-    int64_t from = (int64_t)b->c.keep * eider_row_threads(&b->c) * b->c.vec;
-    int has_rest = !b->layout->length || from < b->layout->length;
+    int64_t held = (int64_t)b->c.keep * eider_row_threads(&b->c), from = held * b->c.vec;
+    int has_rest = !b->layout->length || held < eider_row_cut(b->layout, b->c.vec);
     uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
     for (int v = 0; v < b->c.keep; v++) {
         if (b->passes) eider_row_again(b, &kept[v]);
@@ -508,13 +523,29 @@ void eider_row_read_flags(struct eider_row_build *b)
 {
     unsigned needed = 0;
     int64_t length = b->layout->length;
-    b->vectors = !length || length % b->c.vec == 0;
+    b->vectors = !length || length % b->c.vec == 0 || b->ragged;
     if (!length && b->c.vec > 1) needed |= EIDER_ROW_EVEN;
-    if (b->machine->needs_alignment && b->c.vec > 1) needed |= EIDER_ROW_ALIGNED;
+    if (b->machine->needs_alignment && b->c.vec > 1)
+        needed |= b->leader < 0 ? EIDER_ROW_ALIGNED : EIDER_ROW_ALIKE;
     /* The read-only path does not see what the kernel itself stores. */
     if (b->c.load == EIDER_LOAD_NC) needed |= EIDER_ROW_APART;
     b->elements = !b->vectors || needed;
     if (b->vectors && needed) b->vectors_ok = flags_have(b, needed);
+}
+
+/* The row's first vector begins `shift` elements before the row. */
+static void shift_row(struct eider_row_build *b)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    uint32_t i = (uint32_t)b->leader;
+    int size = (int)eider_dtype_size(b->layout->operands[i].type);
+    int mask = eider_row_access(b->layout, i, b->c.vec) - 1;
+    LLVMValueRef at = LLVMBuildPtrToInt(ir, b->base[i], b->i64, "");
+    at = LLVMBuildLShr(ir, at, eider_row_number(b->i64, __builtin_ctz((unsigned)size)), "");
+    at = LLVMBuildTrunc(ir, at, b->i32, "");
+    b->shift = LLVMBuildAnd(ir, at, eider_row_number(b->i32, mask), "");
+    b->first = LLVMBuildSub(ir, b->first, b->shift, "");
+    b->end = LLVMBuildAdd(ir, b->cols, b->shift, "");
 }
 
 void eider_row_locate(struct eider_row_build *b, LLVMValueRef row)
@@ -529,9 +560,7 @@ void eider_row_locate(struct eider_row_build *b, LLVMValueRef row)
         row = LLVMBuildUDiv(ir, row, extent, "");
     }
     at[0] = row;
-    LLVMValueRef first = LLVMBuildZExt(ir, b->first, b->i64, "");
     for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-        int64_t size = (int64_t)eider_dtype_size(b->layout->operands[i].type);
         if (b->layout->operands[i].kind == EIDER_SCALAR) continue;
         b->base[i] = param(b, i);
         for (int d = 0; d < last; d++) {
@@ -539,6 +568,13 @@ void eider_row_locate(struct eider_row_build *b, LLVMValueRef row)
             LLVMValueRef bytes = LLVMBuildMul(ir, at[d], param(b, b->slots.stride[i][d]), "");
             b->base[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &bytes, 1, "");
         }
+    }
+    if (b->leader >= 0) shift_row(b);
+    LLVMValueRef first = b->shift ? LLVMBuildSExt(ir, b->first, b->i64, "")
+                                  : LLVMBuildZExt(ir, b->first, b->i64, "");
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        int64_t size = (int64_t)eider_dtype_size(b->layout->operands[i].type);
+        if (b->layout->operands[i].kind == EIDER_SCALAR) continue;
         LLVMValueRef offset = LLVMBuildMul(ir, first, eider_row_number(b->i64, size), "");
         b->mine[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &offset, 1, "");
     }
@@ -583,6 +619,7 @@ int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared
     if (b->layout->checks) eider_row_fault_begin(b);
     b->cols =
         b->layout->length ? eider_row_number(b->i32, b->layout->length) : param(b, b->slots.cols);
+    b->end = b->cols;
     return 1;
 }
 
@@ -660,6 +697,9 @@ eider_status eider_row_open(struct eider_row_build *b)
     eider_arena_init(&b->arena, b->e->allocator, SIZE_MAX);
     set_types(b);
     eider_row_slots_of(b->layout, &b->slots);
+    b->leader = -1;
+    if (eider_row_shifts(b->layout, b->c.vec)) b->leader = eider_row_leader(b->layout, b->c.vec);
+    b->ragged = b->leader >= 0 || b->layout->length % b->c.vec;
     for (uint32_t i = 0; i < b->layout->n_operands; i++)
         in_row[i] = b->layout->operands[i].kind == EIDER_INPUT &&
                     b->layout->operands[i].stride_class[b->layout->rank - 1] != 0;

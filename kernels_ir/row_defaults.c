@@ -15,6 +15,8 @@
 #define CPU_VEC 16
 #define CLUSTER_BLOCK 256    /* threads of each of its blocks at least */
 #define CPU_CLUSTER_BLOCK 32 /* threads, where clusters are asked for */
+#define GPU_RAGGED_MIN 64    /* vectors of a row: below that, edges cost more than vectors save */
+#define CPU_RAGGED_MIN 4     /* likewise */
 
 struct traits {
     int widest;   /* bytes of an element */
@@ -48,6 +50,23 @@ static int at_most(int64_t a, int b)
     return a < b ? (int)a : b;
 }
 
+/* `most` elements, or as many as rows are whole numbers of and every alignment allows.  Where that
+ * is less than half, rows of `ragged_min` vectors have some that are only partly in the row,
+ * provided that all can be loaded as vectors. */
+static int vector_of(const struct eider_layout *layout, int most, int align, int ragged_min)
+{
+    int even = most;
+    while (even > 1 && (layout->length % even || even > align)) even /= 2;
+    int fits = eider_row_shifts(layout, most) ? layout->alike : align >= most;
+    int ragged = even < most / 2 && fits && layout->length / most >= ragged_min;
+    return at_most(ragged ? most : even, layout->vec_max);
+}
+
+static int64_t vectors_of(const struct eider_layout *layout, int vec)
+{
+    return layout->length ? eider_row_cut(layout, vec) : LENGTH_ASSUMED / vec;
+}
+
 /* The smallest allowed number of vectors that is not below `n`, or the largest. */
 static int kept(int64_t n)
 {
@@ -75,11 +94,10 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     struct traits t = traits_of(layout);
     int fixed_cluster = config->choice[EIDER_PARAM_cluster] >= 0;
     int cluster = fixed_cluster ? eider_config_number(config, EIDER_PARAM_cluster) : 1;
-    int64_t length = layout->length ? layout->length : LENGTH_ASSUMED;
     int vec = eider_config_choose(
         config, EIDER_PARAM_vec,
-        at_most(at_most(EIDER_MAP_ACCESS_BYTES / t.widest, t.align), layout->vec_max));
-    int64_t vectors = (length + vec - 1) / vec;
+        vector_of(layout, EIDER_MAP_ACCESS_BYTES / t.widest, t.align, GPU_RAGGED_MIN));
+    int64_t vectors = vectors_of(layout, vec);
     int most = ELEMENTS_KEPT / (vec * t.n_inputs), row = cluster > 1 ? GPU_BLOCK : 1;
     if (most < 1) most = 1;
     int wanted = most < VECTORS_KEPT * 8 / vec ? most : VECTORS_KEPT * 8 / vec;
@@ -96,12 +114,14 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     eider_config_choose(config, EIDER_PARAM_cluster, cluster);
     int64_t threads = (int64_t)row * cluster, each = (vectors + threads - 1) / threads;
     eider_config_choose(config, EIDER_PARAM_keep, kept(each < most ? each : most));
-    eider_config_choose(config, EIDER_PARAM_unroll, vec * t.n_inputs > 16 ? 1 : 2);
+    int edges = eider_row_shifts(layout, vec) || layout->length % vec;
+    eider_config_choose(config, EIDER_PARAM_unroll, edges || vec * t.n_inputs > 16 ? 1 : 2);
 }
 
 static void choose_cpu(const struct eider_layout *layout, struct eider_config *config)
 {
-    eider_config_choose(config, EIDER_PARAM_vec, at_most(CPU_VEC, layout->vec_max));
+    eider_config_choose(config, EIDER_PARAM_vec,
+                        vector_of(layout, CPU_VEC, CPU_VEC, CPU_RAGGED_MIN));
     int is_cluster = eider_config_choose(config, EIDER_PARAM_cluster, 1) > 1;
     int block = config->choice[EIDER_PARAM_block] < 0
                     ? CPU_CLUSTER_BLOCK
@@ -134,8 +154,7 @@ static void add_split(const struct eider_layout *layout, int vec, int row, int u
                       struct eider_text *out)
 {
     struct traits t = traits_of(layout);
-    int64_t length = layout->length ? layout->length : LENGTH_ASSUMED;
-    int64_t vectors = (length + vec - 1) / vec, each = (vectors + row - 1) / row;
+    int64_t vectors = vectors_of(layout, vec), each = (vectors + row - 1) / row;
     int block = row < GPU_BLOCK ? GPU_BLOCK : row, most = ELEMENTS_KEPT / (vec * t.n_inputs);
     if (row > 1 && row / 2 >= vectors) return; /* half the threads would have nothing */
     char common[96];
@@ -156,8 +175,7 @@ static void add_clusters(const struct eider_layout *layout, int vec, int row, in
                          struct eider_text *out)
 {
     struct traits t = traits_of(layout);
-    int64_t length = layout->length ? layout->length : LENGTH_ASSUMED;
-    int64_t vectors = (length + vec - 1) / vec;
+    int64_t vectors = vectors_of(layout, vec);
     int64_t most = REGISTERS_TRIED * (int64_t)(ELEMENTS_KEPT / (vec * t.n_inputs));
     if (most > kept(INT32_MAX)) most = kept(INT32_MAX);
     for (int blocks = 2; blocks <= EIDER_ROW_CLUSTER_MAX; blocks *= 2) {

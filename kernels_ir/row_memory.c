@@ -2,11 +2,13 @@
  *
  * Invariant: no address outside a row is read or written, whatever the launch.  What is not in
  * the row reads some element that is, and whoever uses it looks at `valid`.
- * Where vectors cannot be taken, because of alignment or because rows are no whole number of
- * them, the same elements are loaded one by one: two ways that meet again, so that everything
- * else exists once.
+ * Where vectors cannot be taken, because of alignment or because they are partly outside of the
+ * row, the same elements are loaded one by one: two ways that meet again, so that everything else
+ * exists once.
  */
 #include "row.h"
+
+#include <string.h>
 
 /* Ways to load that meet; each gives the same number of values. */
 struct ways {
@@ -70,7 +72,21 @@ static LLVMValueRef address_in(struct eider_row_build *b, uint32_t i,
     return k ? advance(b, first, eider_row_number(b->i64, k * size_at(b, i))) : first;
 }
 
-/* The same, or the row's first element where the condition does not hold. */
+/* The address of a vector, or of the first that is in the row where this one is not. */
+static LLVMValueRef address_whole(struct eider_row_build *b, uint32_t i,
+                                  const struct eider_row_vector *vector)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef ptr = address_in(b, i, vector, 0), other = b->base[i];
+    if (!vector->whole) return ptr;
+    if (b->shift) {
+        LLVMValueRef mask = eider_row_number(b->i32, b->c.vec - 1);
+        other = address(b, i, LLVMBuildAnd(ir, LLVMBuildNeg(ir, b->shift, ""), mask, ""));
+    }
+    return LLVMBuildSelect(ir, vector->whole, ptr, other, "");
+}
+
+/* The address of an element, or of the row's first where the condition does not hold. */
 static LLVMValueRef address_if(struct eider_row_build *b, LLVMValueRef condition, uint32_t i,
                                const struct eider_row_vector *vector, int k)
 {
@@ -139,16 +155,22 @@ static LLVMBasicBlockRef branch_if(struct eider_row_build *b, LLVMValueRef condi
 
 /* ---- Elements ---------------------------------------------------------------- */
 
+/* Whether vectors of operand `i` are loaded as such where that can be done. */
+static int in_vectors(const struct eider_row_build *b, uint32_t i)
+{
+    return class_in_row(b, i) == 1 && (b->leader < 0 || !eider_row_shares(b->layout, i));
+}
+
 static void fetch_vector(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector,
                          LLVMValueRef *words)
 {
     eider_lines_set(b->e, EIDER_LINE_LOAD, i);
-    if (class_in_row(b, i) != 1)
+    if (!in_vectors(b, i))
         fetch_elements(b, i, vector, words);
     else
-        vector->n_words[i] = b->machine->fetch(b->e, operand_at(b, i)->type,
-                                               address_if(b, vector->whole, i, vector, 0), b->c.vec,
-                                               b->c.load, 1, words);
+        vector->n_words[i] =
+            b->machine->fetch(b->e, operand_at(b, i)->type, address_whole(b, i, vector), b->c.vec,
+                              b->c.load, 1, words);
 }
 
 /* The words of all operands in `which`, of all vectors, one after the other; their number. */
@@ -166,6 +188,47 @@ static int fetch_all(struct eider_row_build *b, struct eider_row_vector *vectors
             at += vectors[v].n_words[i];
         }
     return at;
+}
+
+/* Whether one of the vectors is partly in the row; NULL: none can be. */
+static LLVMValueRef is_edge(struct eider_row_build *b, const struct eider_row_vector *vectors,
+                            int n)
+{
+    LLVMValueRef any = NULL;
+    for (int v = 0; v < n; v++) {
+        LLVMValueRef part = vectors[v].part;
+        if (part) any = any ? LLVMBuildOr(b->e->builder, any, part, "") : part;
+    }
+    return any;
+}
+
+/* Replaces `words`, of vectors, by those of elements in vectors that are partly in the row. */
+static void fetch_edges(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                        uint64_t which, int n_words, LLVMValueRef *words)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef any = is_edge(b, vectors, n);
+    struct ways w;
+    int at = 0;
+    if (!any) return;
+    begin_ways(b, &w, n_words);
+    if (b->e->status != EIDER_OK) return;
+    for (int k = 0; k < 2; k++) memcpy(w.values[k], words, (size_t)n_words * sizeof *words);
+    w.end[w.n++] = LLVMGetInsertBlock(ir);
+    LLVMBasicBlockRef edge = eider_row_block(b, "edge");
+    LLVMBuildCondBr(ir, any, edge, w.after);
+    LLVMPositionBuilderAtEnd(ir, edge);
+    for (int v = 0; v < n; v++)
+        for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+            if (!(which >> i & 1)) continue;
+            if (vectors[v].part && in_vectors(b, i))
+                fetch_elements(b, i, &vectors[v], w.values[1] + at);
+            at += vectors[v].n_words[i];
+        }
+    end_way(b, &w);
+    LLVMPositionBuilderAtEnd(ir, w.after);
+    for (int i = 0; i < n_words; i++)
+        if (w.values[0][i] != w.values[1][i]) words[i] = met(b, &w, i);
 }
 
 /* What a row without elements has. */
@@ -242,6 +305,8 @@ void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors,
             ok = LLVMBuildNot(b->e->builder, is_empty(b), "");
         LLVMBasicBlockRef otherwise = ok ? branch_if(b, ok, "vectors") : NULL;
         n_words = fetch_all(b, vectors, n, which, 1, w.values[w.n]);
+        fetch_edges(b, vectors, n, which, n_words, w.values[w.n]);
+        if (b->e->status != EIDER_OK) return;
         end_way(b, &w);
         if (otherwise) LLVMPositionBuilderAtEnd(b->e->builder, otherwise);
     }
@@ -373,9 +438,10 @@ static void store_elements(struct eider_row_build *b, struct eider_row_vector *v
     }
 }
 
+/* A vector that is in the row, or not at all. */
 static void store_vector(struct eider_row_build *b, struct eider_row_vector *vector)
 {
-    LLVMBasicBlockRef after = vector->whole ? branch_if(b, vector->whole, "store") : NULL;
+    LLVMBasicBlockRef after = vector->begins ? branch_if(b, vector->begins, "store") : NULL;
     for (uint32_t i = 0; i < b->layout->n_operands; i++) {
         LLVMValueRef in[64];
         if (!is_full_output(b, i)) continue;
@@ -397,7 +463,12 @@ void eider_row_store(struct eider_row_build *b, struct eider_row_vector *vector)
     LLVMBasicBlockRef done = b->row_exists ? branch_if(b, b->row_exists, "row") : NULL;
     LLVMBasicBlockRef after = eider_row_block(b, "stored"), otherwise = NULL;
     if (b->vectors) {
-        if (b->elements && b->vectors_ok) otherwise = branch_if(b, b->vectors_ok, "vectors");
+        LLVMValueRef ok = b->vectors_ok;
+        if (vector->part) {
+            LLVMValueRef no = LLVMBuildNot(b->e->builder, vector->part, "");
+            ok = ok ? LLVMBuildAnd(b->e->builder, ok, no, "") : no;
+        }
+        if (ok) otherwise = branch_if(b, ok, "vectors");
         store_vector(b, vector);
         LLVMBuildBr(b->e->builder, after);
     }

@@ -15,7 +15,6 @@
 
 #define GUARD_BYTES 128
 #define GUARD 0xA5
-#define FRESH 0x5C
 
 static void *resize(void *user, void *ptr, size_t old_size, size_t new_size)
 {
@@ -143,7 +142,7 @@ void *map_alloc(size_t bytes, size_t misalign)
     uintptr_t at = (uintptr_t)g.block + sizeof g + GUARD_BYTES;
     unsigned char *data = g.block + ((at + 63) / 64 * 64 - (uintptr_t)g.block) + misalign;
     memset(g.block, GUARD, g.room);
-    memset(data, FRESH, bytes);
+    memset(data, MAP_FRESH, bytes);
     memcpy(record_of(data), &g, sizeof g);
     return data;
 }

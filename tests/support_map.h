@@ -40,8 +40,10 @@ eider_status map_run(struct map_kernel *k, const eider_tensor *args);
 /* map_make, map_run, map_release; fails the test when anything fails. */
 void map_once(const struct map_request *request);
 
+#define MAP_FRESH 0x5C /* what memory is filled with */
+
 /* `bytes` bytes whose address is a multiple of 64, plus `misalign`, between guard bands;
- * filled with a pattern.  map_free fails the test when a guard byte has changed. */
+ * filled with MAP_FRESH.  map_free fails the test when a guard byte has changed. */
 void *map_alloc(size_t bytes, size_t misalign);
 void map_free(void *data);
 

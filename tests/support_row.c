@@ -54,7 +54,7 @@ static void make_operand(struct row_call *c, size_t i)
     if (c->extent[i] == EIDER_FULL && c->info[i].kind != EIDER_SCALAR) pitch += c->gap;
     size_t size = eider_dtype_size(type);
     int64_t elements = rows > 0 ? (rows - 1) * pitch + cols : 0;
-    void *data = map_alloc((size_t)elements * size, c->misalign * size);
+    void *data = map_alloc((size_t)elements * size, (c->misalign + i * c->apart) * size);
     c->shape[i][0] = rows;
     c->shape[i][1] = cols;
     c->strides[i][0] = pitch;
@@ -89,23 +89,28 @@ void row_release(struct row_call *c)
     eider_program_release(c->program);
 }
 
-/* Bytes from the first element of an operand to its last. */
-static size_t span_of(const struct row_call *c, size_t i)
+size_t row_span(const struct row_call *c, size_t i)
 {
     int64_t rows = row_rows_of(c, i), cols = row_cols_of(c, i);
     int64_t elements = rows > 0 ? (rows - 1) * c->strides[i][0] + cols : 0;
     return (size_t)elements * eider_dtype_size(c->args[i].type);
 }
 
-/* As far from an alignment of 64 bytes as the host's memory. */
+/* Bytes of the guard band that lie before an operand on the device, too: it is as far from an
+ * alignment of 64 bytes as on the host. */
+static size_t band(const struct row_call *c, size_t i)
+{
+    return 64 + (uintptr_t)c->args[i].data % 64;
+}
+
+/* Nothing lies behind its last element: that is for a memory checker to watch. */
 static void *upload(const struct row_call *c, size_t i, void **block)
 {
-    size_t off = (uintptr_t)c->args[i].data % 64;
-    must(eider_memory_alloc(c->device, span_of(c, i) + 64, block));
-    void *data = (char *)*block + off;
-    must(eider_memory_copy(c->device, NULL, data, c->args[i].data, span_of(c, i),
+    size_t off = band(c, i), bytes = off + row_span(c, i);
+    must(eider_memory_alloc(c->device, bytes, block));
+    must(eider_memory_copy(c->device, NULL, *block, (char *)c->args[i].data - off, bytes,
                            EIDER_HOST_TO_DEVICE));
-    return data;
+    return (char *)*block + off;
 }
 
 static void launch_there(const struct row_call *c, eider_kernel *kernel)
@@ -119,9 +124,10 @@ static void launch_there(const struct row_call *c, eider_kernel *kernel)
     must(eider_launch(kernel, NULL, args, c->n));
     must(eider_stream_wait(c->device, NULL));
     for (size_t i = 0; i < c->n; i++) {
+        size_t off = band(c, i);
         if (c->info[i].kind == EIDER_OUTPUT)
-            must(eider_memory_copy(c->device, NULL, c->args[i].data, args[i].data, span_of(c, i),
-                                   EIDER_DEVICE_TO_HOST));
+            must(eider_memory_copy(c->device, NULL, (char *)c->args[i].data - off, blocks[i],
+                                   off + row_span(c, i), EIDER_DEVICE_TO_HOST));
         if (blocks[i]) eider_memory_free(c->device, blocks[i]);
     }
 }
@@ -163,11 +169,25 @@ double row_output(const struct row_call *c, const char *name, int64_t row, int64
     return 0;
 }
 
+/* What lies between the rows of an output is as it was. */
+static void compare_gaps(const struct row_call *c, size_t i)
+{
+    size_t size = eider_dtype_size(c->args[i].type), end = (size_t)row_cols_of(c, i) * size;
+    size_t pitch = (size_t)c->strides[i][0] * size;
+    const unsigned char *data = c->args[i].data;
+    for (int64_t r = 0; r + 1 < row_rows_of(c, i); r++, data += pitch)
+        for (size_t at = end; at < pitch; at++)
+            if (data[at] != MAP_FRESH)
+                fail_msg("%s [%s]: %s: byte %zu after row %lld was written", c->text,
+                         c->config ? c->config : "", c->info[i].name, at - end, (long long)r);
+}
+
 /* Errors are relative to the value, or to `least` where that is larger. */
 void row_compare(const struct row_call *c, double tolerance, double least)
 {
     for (size_t i = 0; i < c->n; i++) {
         if (c->info[i].kind != EIDER_OUTPUT) continue;
+        compare_gaps(c, i);
         for (int64_t r = 0; r < row_rows_of(c, i); r++)
             for (int64_t k = 0; k < row_cols_of(c, i); k++) {
                 double w = row_want(c, i, r, k), g = row_got(c, i, r, k);

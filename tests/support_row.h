@@ -19,6 +19,7 @@ struct row_call {
     int64_t rows, cols;
     row_filler fill;
     size_t misalign; /* elements, of every operand */
+    size_t apart;    /* elements more, of each operand than of the one before it */
     int64_t gap;     /* elements between rows, of every operand that is full */
     int any;
     eider_device *device; /* NULL: the CPU */
@@ -46,6 +47,8 @@ void row_release(struct row_call *c);
 
 int64_t row_rows_of(const struct row_call *c, size_t i);
 int64_t row_cols_of(const struct row_call *c, size_t i);
+/* Bytes from the first element of an operand to its last. */
+size_t row_span(const struct row_call *c, size_t i);
 double row_got(const struct row_call *c, size_t i, int64_t row, int64_t col);
 double row_want(const struct row_call *c, size_t i, int64_t row, int64_t col);
 /* Element of the output of that name. */

@@ -92,6 +92,82 @@ static void every_type_and_alignment(void **state)
                   tolerances[t], 1);
 }
 
+/* Types of different sizes among what is in the row. */
+static const char mixed[] = "in x: bf16, r: f32, w: column\n"
+                            "out y: f32, t: bf16, b: bool, n\n"
+                            "h = x + r; y = h * rsqrt(mean(h * h) + 0.1) * w\n"
+                            "t = h; b = x > r; n = sum(abs(h))\n";
+
+static const char *const ragged[] = {
+    "vec=8,block=32,row=32,keep=1,unroll=1", "vec=4,block=128,row=8,keep=2,unroll=1",
+    "vec=2,block=64,row=64,keep=0,unroll=2", "vec=8,block=256,row=128,keep=3,unroll=1",
+    "vec=16,block=32,row=4,keep=1,unroll=1", "vec=8,block=64,row=64,keep=0,unroll=1,load=nc",
+};
+
+/* Rows that begin anywhere, in vectors, and operands that do not agree about it (`apart`). */
+static void rows_that_begin_anywhere(void **state)
+{
+    static const eider_dtype types[] = {EIDER_BF16, EIDER_F32, EIDER_F16, EIDER_F64};
+    static const double tolerances[] = {1e-2, 4e-6, 2e-3, 1e-13};
+    (void)state;
+    if (!gpu) skip();
+    for (size_t k = 0; k < 96; k++) {
+        size_t t = k % COUNT(types);
+        struct row_call c = {.text = everything,
+                             .type = types[t],
+                             .math = EIDER_MATH_FAST,
+                             .config = ragged[k % COUNT(ragged)],
+                             .rows = 9,
+                             .cols = 31 + (int64_t)(k * k) % 1499,
+                             .misalign = k / 2 % 8,
+                             .gap = k % 3 == 1 ? 7 : 0,
+                             .apart = k % 7 == 6,
+                             .fill = row_wave};
+        check(c, tolerances[t], 1);
+        c.text = mixed;
+        check(c, 1e-2, 1);
+    }
+    for (int64_t cols = 4093; cols < 70000; cols += 15401)
+        check((struct row_call){.text = everything,
+                                .type = EIDER_BF16,
+                                .math = EIDER_MATH_FAST,
+                                .rows = 9,
+                                .cols = cols,
+                                .misalign = (size_t)cols % 5,
+                                .fill = row_wave},
+              1e-2, 1);
+}
+
+static double equal_rows(size_t i, int64_t row, int64_t col)
+{
+    (void)row;
+    return row_wave(i, 0, col);
+}
+
+/* Eight rows on, a row of 16-bit elements begins at the same place modulo 16 bytes. */
+static void equal_rows_at_equal_shifts_have_equal_bits(void **state)
+{
+    (void)state;
+    if (!gpu) skip();
+    for (size_t s = 0; s <= COUNT(ragged); s++) {
+        struct row_call c = {.text = "in x; out y: f32, s: f32\ns = sum(x); y = x * s",
+                             .type = EIDER_BF16,
+                             .config = s < COUNT(ragged) ? ragged[s] : NULL,
+                             .rows = 40,
+                             .cols = 5003,
+                             .misalign = s,
+                             .fill = equal_rows,
+                             .device = gpu};
+        row_make(&c);
+        row_run(&c);
+        for (int64_t r = 8; r < c.rows; r++) {
+            assert_true(row_output(&c, "s", r, 0) == row_output(&c, "s", r - 8, 0));
+            assert_true(row_output(&c, "y", r, 5002) == row_output(&c, "y", r - 8, 5002));
+        }
+        row_release(&c);
+    }
+}
+
 static void sums_down_the_rows(void **state)
 {
     static const int64_t rows[] = {0, 1, 100, 4097, 20000}, cols[] = {1, 100, 1024, 4096, 5000};
@@ -201,6 +277,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length),
         cmocka_unit_test(every_type_and_alignment),
+        cmocka_unit_test(rows_that_begin_anywhere),
+        cmocka_unit_test(equal_rows_at_equal_shifts_have_equal_bits),
         cmocka_unit_test(sums_down_the_rows),
         cmocka_unit_test(special_values_in_every_lane),
         cmocka_unit_test(every_program),

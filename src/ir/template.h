@@ -25,11 +25,15 @@ struct eider_layout {
     int32_t rank;       /* after collapsing; at least 1 */
     int32_t index_bits; /* 32 or 64; by the largest byte offset */
     int32_t any;        /* accepts any strides up to `rank` */
-    int32_t vec_max;    /* the innermost extent is a multiple of this power of two, <= 64 */
+    int32_t vec_max;    /* elements of the largest vector, <= 64; but for rows, the innermost extent
+                         * is a multiple of it */
     int32_t packable;   /* pairs of 16-bit values compute the program with the same bits */
     int64_t length;     /* of every row, where the kernel is made for it; 0: of any length */
     int32_t gathers;    /* elements of a row are read by threads that another has written */
     int32_t checks;     /* the kernel records places outside of a row, see eider_fault */
+    int32_t aligned;    /* rows: where each begins in the example allows vectors of so many */
+    int32_t alike;      /* rows: in all operands where it differs, each begins at the same address
+                         * modulo 16 bytes, in elements; only the default rule reads it */
     int64_t count;      /* elements of the example; 0 when unknown.  Only the default rule
                             * reads it: it is not part of the key */
     struct eider_layout_operand operands[EIDER_OPERANDS_MAX];

@@ -61,6 +61,8 @@ static void put_layout(struct ingredients *in, const struct eider_layout *layout
     put_number(in, layout->any);
     put_number(in, layout->vec_max);
     put_number(in, layout->checks);
+    put_number(in, layout->aligned);
+    put_number(in, layout->alike);
     put(in, &layout->length, sizeof layout->length);
     for (uint32_t i = 0; i < layout->n_operands; i++) {
         put_number(in,

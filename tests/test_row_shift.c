@@ -1,0 +1,374 @@
+/* test_row_shift.c -- rows that begin anywhere and are no whole number of vectors, on the CPU:
+ * values, memory around the rows, and what a row's bits depend on.
+ *
+ * EIDER_TEST_ALL_LENGTHS=1 tests every length; else a sample.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "parse.h"
+#include "row.h"
+#include "support_row.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+/* Stages that depend on one another, operands of every extent, places, full and other outputs. */
+static const char everything[] =
+    "in x, w: column, s: row\n"
+    "m = max(x); e = exp(x - m); y = e / sum(e) * w\n"
+    "z = (x - mean(x)) * s + pick(x, argmin(x))\n"
+    "a = argmax(x); l = logsumexp(x); p = pick(x * w, cols() - 1) + sum(select(x > 0, x, 0))\n"
+    "q = select(any(x > 1.99) or all(x < 1), amin(x), 7) + col() * 0 + row()\n";
+
+/* Types of different sizes among what is in the row. */
+static const char mixed[] = "in x: bf16, r: f32, w: column\n"
+                            "out y: f32, t: bf16, b: bool, n\n"
+                            "h = x + r; y = h * rsqrt(mean(h * h) + 0.1) * w\n"
+                            "t = h; b = x > r; n = sum(abs(h))\n";
+
+/* A schedule, but for the vector. */
+static const char *const schedules[] = {
+    "row=1,block=1,keep=0,unroll=1",    "row=1,block=1,keep=3,unroll=2",
+    "row=4,block=32,keep=1,unroll=1",   "row=32,block=32,keep=0,unroll=2",
+    "row=32,block=64,keep=2,unroll=1",  "row=64,block=64,keep=1,unroll=1",
+    "row=128,block=128,keep=0,unroll=1"};
+
+static int allows(int64_t length, int vec)
+{
+    return length % vec == 0 || length >= 2 * vec - 1;
+}
+
+static const char *config_of(size_t schedule, int vec, char *text, size_t size)
+{
+    snprintf(text, size, "vec=%d,%s", vec, schedules[schedule]);
+    return text;
+}
+
+/* ---- Values ----------------------------------------------------------------------- */
+
+static void every_length_at_every_shift(void **state)
+{
+    static const int vecs[] = {8, 2, 4, 16, 32, 64};
+    static const eider_dtype types[] = {EIDER_F32, EIDER_BF16, EIDER_F16, EIDER_F64};
+    static const double tolerances[] = {2e-6, 1e-2, 2e-3, 1e-13};
+    int all = getenv("EIDER_TEST_ALL_LENGTHS") != NULL;
+    char config[64];
+    (void)state;
+    for (int64_t k = 0; k < (all ? 6 * 132 : 18); k++) {
+        int64_t length = all ? k % 132 + 1 : k * 8 - k * k % 5 + 1;
+        int vec = vecs[(all ? k / 132 : k) % (int)COUNT(vecs)];
+        size_t t = (size_t)k % COUNT(types), s = (size_t)k % COUNT(schedules);
+        while (!allows(length, vec)) vec /= 2;
+        for (size_t misalign = (size_t)k % 3; misalign < 8; misalign += all ? 1 : 4)
+            row_check((struct row_call){.text = everything,
+                                        .config = config_of(s, vec, config, sizeof config),
+                                        .type = types[t],
+                                        .math = EIDER_MATH_FAST,
+                                        .rows = 5,
+                                        .cols = length,
+                                        .misalign = misalign,
+                                        .gap = (int64_t)misalign % 2 * 3,
+                                        .fill = row_wave},
+                      tolerances[t], 1);
+    }
+}
+
+static void types_of_different_sizes_share_a_shift(void **state)
+{
+    static const int vecs[] = {2, 4, 8, 16};
+    char config[64];
+    (void)state;
+    for (size_t k = 0; k < 16; k++)
+        row_check((struct row_call){.text = mixed,
+                                    .config = config_of(k % COUNT(schedules), vecs[k % COUNT(vecs)],
+                                                        config, sizeof config),
+                                    .rows = 4,
+                                    .cols = 33 + (int64_t)k * 9,
+                                    .misalign = k % 8,
+                                    .apart = k / 12, /* and where they do not */
+                                    .fill = row_wave},
+                  1e-2, 1);
+}
+
+static void rows_longer_than_what_is_kept(void **state)
+{
+    char config[64];
+    (void)state;
+    for (size_t s = 0; s < COUNT(schedules); s++)
+        row_check((struct row_call){.text = everything,
+                                    .config = config_of(s, 8, config, sizeof config),
+                                    .type = s % 2 ? EIDER_BF16 : EIDER_F32,
+                                    .math = EIDER_MATH_FAST,
+                                    .rows = 3,
+                                    .cols = 2051 + 1000 * (int64_t)s,
+                                    .misalign = s,
+                                    .fill = row_wave},
+                  s % 2 ? 1e-2 : 2e-6, 1);
+}
+
+/* One element before the rest, or behind it, decides. */
+static double ends(size_t i, int64_t row, int64_t col)
+{
+    (void)i;
+    return col == (row % 2 ? 0 : 76) ? 5 + (double)row : -INFINITY;
+}
+
+static void the_first_and_the_last_element_count(void **state)
+{
+    char config[64];
+    (void)state;
+    for (size_t s = 0; s < COUNT(schedules); s++)
+        for (size_t misalign = 0; misalign < 4; misalign += 1 + s % 3)
+            row_check((struct row_call){.text = row_softmax,
+                                        .config = config_of(s, 4, config, sizeof config),
+                                        .rows = 6,
+                                        .cols = 77,
+                                        .misalign = misalign,
+                                        .fill = ends},
+                      2e-6, 1e-30);
+}
+
+/* ---- Memory -------------------------------------------------------------------------- */
+
+/* Memory of which the first byte, or the last, is at the border of what can be read. */
+static void *fenced(size_t bytes, int at_end, void **map, size_t *size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (bytes + page - 1) / page * page;
+    *size = inner + 2 * page;
+    *map = mmap(NULL, *size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(*map != MAP_FAILED);
+    char *first = (char *)*map + page;
+    assert_int_equal(mprotect(first, inner, PROT_READ | PROT_WRITE), 0);
+    return at_end ? first + inner - bytes : first;
+}
+
+static void run_fenced(struct row_call c, int at_end, double tolerance)
+{
+    void *maps[ROW_OPERANDS_MAX], *own[ROW_OPERANDS_MAX];
+    size_t sizes[ROW_OPERANDS_MAX];
+    row_make(&c);
+    for (size_t i = 0; i < c.n; i++) {
+        size_t bytes = row_span(&c, i);
+        void *data = fenced(bytes, at_end, &maps[i], &sizes[i]);
+        own[i] = c.args[i].data;
+        memcpy(data, own[i], bytes);
+        c.args[i].data = data;
+    }
+    row_run(&c);
+    row_compare(&c, tolerance, 1);
+    for (size_t i = 0; i < c.n; i++) {
+        c.args[i].data = own[i];
+        munmap(maps[i], sizes[i]);
+    }
+    row_release(&c);
+}
+
+static void nothing_outside_of_the_memory_is_touched(void **state)
+{
+    static const int64_t lengths[] = {15, 77, 130, 259};
+    char config[64];
+    (void)state;
+    for (size_t k = 0; k < 4 * COUNT(lengths); k++) {
+        int64_t length = lengths[k / 4];
+        struct row_call c = {
+            .text = everything,
+            .config = config_of((k * 5 + k / 4) % COUNT(schedules), 8, config, sizeof config),
+            .type = k & 2 ? EIDER_BF16 : EIDER_F32,
+            .math = EIDER_MATH_FAST,
+            .rows = 3,
+            .cols = length,
+            .fill = row_wave};
+        run_fenced(c, k & 1, k & 2 ? 1e-2 : 2e-6);
+    }
+}
+
+/* ---- Bits -------------------------------------------------------------------------------- */
+
+static double same(size_t i, int64_t row, int64_t col)
+{
+    (void)row;
+    return row_wave(i, 0, col);
+}
+
+static int same_bits(const struct row_call *c, int64_t row, int64_t other)
+{
+    for (size_t i = 0; i < c->n; i++)
+        for (int64_t col = 0; col < row_cols_of(c, i) && row_rows_of(c, i) > 1; col++)
+            if (row_got(c, i, row, col) != row_got(c, i, other, col)) return 0;
+    return 1;
+}
+
+static void equal_rows_at_equal_shifts_have_equal_bits(void **state)
+{
+    char config[64];
+    (void)state;
+    for (size_t s = 0; s < COUNT(schedules); s++) {
+        struct row_call c = {.text = row_softmax,
+                             .config = config_of(s, 8, config, sizeof config),
+                             .rows = 13,
+                             .cols = 1001,
+                             .misalign = s,
+                             .fill = same};
+        row_make(&c);
+        row_run(&c);
+        for (int64_t r = 4; r < c.rows; r++) assert_true(same_bits(&c, r, r % 4));
+        double fourth = row_got(&c, 1, 3, 500);
+        c.rows = 4;
+        for (size_t i = 0; i < c.n; i++) c.shape[i][0] = row_rows_of(&c, i);
+        row_run(&c);
+        assert_true(row_got(&c, 1, 3, 500) == fourth);
+        c.rows = 13;
+        row_release(&c);
+    }
+}
+
+static void single_elements_give_equal_rows_equal_bits(void **state)
+{
+    char config[64];
+    (void)state;
+    for (size_t s = 0; s < COUNT(schedules); s++) {
+        struct row_call c = {.text = row_softmax,
+                             .config = config_of(s, 1, config, sizeof config),
+                             .rows = 5,
+                             .cols = 1001,
+                             .misalign = 1,
+                             .fill = same};
+        row_make(&c);
+        row_run(&c);
+        for (int64_t r = 1; r < c.rows; r++) assert_true(same_bits(&c, r, 0));
+        row_release(&c);
+    }
+}
+
+/* ---- What decides ---------------------------------------------------------------------------- */
+
+struct rows {
+    eider_tensor args[4];
+    int64_t shape[4][2], strides[4][2];
+};
+
+static const struct eider_layout *layout_of(struct rows *r, const char *text, size_t n,
+                                            struct eider_layout *out)
+{
+    struct eider_graph *graph;
+    for (size_t i = 0; i < n; i++) {
+        r->args[i].rank = 2;
+        r->args[i].shape = r->shape[i];
+        r->args[i].strides = r->strides[i];
+        r->strides[i][1] = 1;
+    }
+    must(eider_parse(&map_allocator, text, &graph));
+    must(eider_row_layout(graph, r->args, 0, out));
+    eider_graph_destroy(graph);
+    return out;
+}
+
+static void layouts_know_where_rows_begin(void **state)
+{
+    static const struct {
+        int64_t rows, cols, stride;
+        size_t off; /* elements */
+        eider_dtype x, y;
+        int aligned, alike, vec_max;
+    } cases[] = {
+        {8, 50257, 50257, 0, EIDER_BF16, EIDER_BF16, 1, 1, 64},
+        {8, 50257, 50304, 0, EIDER_BF16, EIDER_BF16, 64, 1, 64},
+        {8, 50257, 50304, 4, EIDER_BF16, EIDER_BF16, 4, 1, 64},
+        {1, 50257, 50257, 0, EIDER_BF16, EIDER_BF16, 1, 1, 64},
+        {8, 4096, 4096, 0, EIDER_BF16, EIDER_BF16, 64, 1, 64},
+        {8, 4096, 4097, 1, EIDER_F32, EIDER_F32, 1, 1, 64},
+        {8, 4098, 4098, 0, EIDER_BF16, EIDER_F32, 2, 1, 64},
+        {8, 50257, 50257, 1, EIDER_BF16, EIDER_F32, 1, 1, 64},
+        {8, 14, 14, 0, EIDER_F32, EIDER_F32, 2, 1, 4},
+        {8, 15, 15, 0, EIDER_F32, EIDER_F32, 1, 1, 8},
+        {8, 16, 16, 0, EIDER_F32, EIDER_F32, 64, 1, 16},
+    };
+    static _Alignas(64) char memory[64];
+    struct eider_layout l;
+    (void)state;
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        struct rows r = {.shape = {{cases[k].rows, cases[k].cols}, {cases[k].rows, cases[k].cols}},
+                         .strides = {{cases[k].stride}, {cases[k].stride}}};
+        eider_dtype types[2] = {cases[k].x, cases[k].y};
+        for (int i = 0; i < 2; i++) {
+            r.args[i].type = types[i];
+            r.args[i].data = memory + cases[k].off * eider_dtype_size(types[i]);
+        }
+        r.args[1].data = (char *)r.args[1].data + ((size_t)1 << 40); /* never read */
+        layout_of(&r, "y = x / sum(x)", 2, &l);
+        if (l.aligned != cases[k].aligned || l.alike != cases[k].alike ||
+            l.vec_max != cases[k].vec_max)
+            fail_msg("case %zu: aligned %d, alike %d, vec_max %d", k, (int)l.aligned, (int)l.alike,
+                     (int)l.vec_max);
+    }
+}
+
+static void the_default_moves_sixteen_bytes_at_once(void **state)
+{
+    int64_t shape[2] = {8, 50257}, slice[2] = {50258, 1};
+    eider_program *program;
+    (void)state;
+    must(eider_program_parse(row_context, "y = x / sum(x)", &program));
+    for (int k = 0; k < 2; k++) {
+        eider_kernel *kernel;
+        eider_tensor args[2];
+        const char *ptx;
+        size_t size;
+        for (int i = 0; i < 2; i++)
+            args[i] = (eider_tensor){
+                .type = EIDER_BF16, .rank = 2, .shape = shape, .strides = k && !i ? slice : NULL};
+        eider_request request = {.program = program, .args = args, .n_args = 2, .target = "sm_90"};
+        must(eider_compile(row_context, &request, &kernel));
+        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, (const void **)&ptx, &size));
+        /* Rows of x and y begin at different places where their strides differ. */
+        assert_int_equal(strstr(ptx, "ld.global.v4.") != NULL, k == 0);
+        assert_int_equal(strstr(ptx, "st.global.v4.") != NULL, k == 0);
+        eider_kernel_release(kernel);
+    }
+    eider_program_release(program);
+}
+
+static void vectors_are_as_many_as_shifts_make(void **state)
+{
+    struct eider_layout l = {.rank = 2, .n_operands = 1, .length = 50257, .aligned = 1};
+    (void)state;
+    l.operands[0] = (struct eider_layout_operand){
+        .kind = EIDER_INPUT, .type = EIDER_BF16, .stride_class = {2, 1}};
+    assert_int_equal(eider_row_leader(&l, 8), 0);
+    assert_true(eider_row_cut(&l, 8) == 6283); /* 50257 + 7 of them, by 8 */
+    l.length = 50250;
+    assert_true(eider_row_cut(&l, 8) == 6283); /* 6282 without a shift */
+    l.aligned = 64;
+    assert_true(eider_row_cut(&l, 8) == 6282);
+    l.length = 14;
+    l.aligned = 1;
+    assert_false(eider_row_shifts(&l, 8)); /* there may be no whole vector */
+    assert_true(eider_row_shifts(&l, 4));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_length_at_every_shift),
+        cmocka_unit_test(types_of_different_sizes_share_a_shift),
+        cmocka_unit_test(rows_longer_than_what_is_kept),
+        cmocka_unit_test(the_first_and_the_last_element_count),
+        cmocka_unit_test(nothing_outside_of_the_memory_is_touched),
+        cmocka_unit_test(equal_rows_at_equal_shifts_have_equal_bits),
+        cmocka_unit_test(single_elements_give_equal_rows_equal_bits),
+        cmocka_unit_test(layouts_know_where_rows_begin),
+        cmocka_unit_test(the_default_moves_sixteen_bytes_at_once),
+        cmocka_unit_test(vectors_are_as_many_as_shifts_make),
+    };
+    return cmocka_run_group_tests_name("row shift", tests, row_set_up, row_tear_down);
+}
