@@ -43,7 +43,7 @@ static eider_status build_module(const struct map_request *r, struct map_kernel 
     *e = (struct eider_emit){
         .allocator = &map_allocator,
         .context = LLVMContextCreate(),
-        .machine = eider_machine_of(r->target),
+        .machine = r->machine ? r->machine : eider_machine_of(r->target),
         .target = r->target,
         .ftz = r->ftz,
         .contract = !r->no_contract,

@@ -4,6 +4,7 @@
 #define EIDER_TESTS_SUPPORT_MAP_H
 
 #include "codegen.h"
+#include "machine.h"
 #include "map.h"
 
 extern const eider_allocator map_allocator;
@@ -13,6 +14,7 @@ struct map_request {
     const char *text; /* the program */
     const eider_tensor *args;
     struct eider_target target;
+    const struct eider_machine *machine; /* NULL: the target's */
     const char *config;
     eider_math math;
     int any_layout, ftz, no_contract;

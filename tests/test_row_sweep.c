@@ -52,10 +52,11 @@ static const char text[] = "in x, w: column, s: row\n"
                            "a = argmax(x); l = logsumexp(x); p = pick(x * w, cols() - 1)\n"
                            "q = select(any(x > 1.99) or all(x < 1), amin(x), 7) + row()\n";
 
-/* Vectors of at most 8 elements, so that a thread's registers hold what it keeps. */
+/* Vectors of at most 8 elements, so that a thread's registers hold what it keeps: rows that are no
+ * whole number of them have some that are partly in the row. */
 static const char *with_vector(const char *config, int64_t length, char out[128])
 {
-    int vec = length % 8 == 0 ? 8 : length % 4 == 0 ? 4 : length % 2 == 0 ? 2 : 1;
+    int vec = length % 8 == 0 || length > 14 ? 8 : length % 4 == 0 ? 4 : length % 2 == 0 ? 2 : 1;
     if (!*config) return NULL; /* the default rule */
     snprintf(out, 128, "%s,vec=%d", config, vec);
     return out;
