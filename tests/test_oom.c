@@ -19,7 +19,7 @@ static float x[100], out[100];
 struct story {
     eider_device *cpu;
     eider_builder *builder;
-    eider_program *parsed, *built, *backward;
+    eider_program *parsed, *built, *backward, *norm, *rows, *columns;
     eider_kernel *kernel;
     void *buffer;
 };
@@ -46,7 +46,9 @@ static eider_status tell(eider_context *ctx, struct story *s, int with_stages)
     if ((status = eider_device_open(ctx, "cpu", &s->cpu)) ||
         (status = eider_memory_alloc(s->cpu, 1000, &s->buffer)) ||
         (status = eider_program_parse(ctx, "out = silu(x) * 2", &s->parsed)) ||
-        (status = build(ctx, s)) || (status = eider_program_grad(s->built, NULL, &s->backward)))
+        (status = build(ctx, s)) || (status = eider_program_grad(s->built, NULL, &s->backward)) ||
+        (status = eider_program_parse(ctx, "y = x - mean(x); a = colsum(y)", &s->norm)) ||
+        (status = eider_program_split(s->norm, &s->rows, &s->columns)))
         return status;
     eider_request request = {.program = s->parsed, .args = args, .n_args = 2};
     if ((status = eider_prepare(s->cpu, &request, &s->kernel)) ||
@@ -65,6 +67,9 @@ static void clean_up(struct story *s)
     eider_program_release(s->parsed);
     eider_program_release(s->built);
     eider_program_release(s->backward);
+    eider_program_release(s->norm);
+    eider_program_release(s->rows);
+    eider_program_release(s->columns);
     eider_memory_free(s->cpu, s->buffer);
     eider_device_release(s->cpu);
 }

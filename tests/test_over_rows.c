@@ -16,6 +16,7 @@
 #include "infer.h"
 #include "parse.h"
 #include "passes.h"
+#include "template.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define ROWS_MAX 4
@@ -505,6 +506,105 @@ static void a_scatter_is_refused(void **state)
     eider_graph_destroy(g);
 }
 
+/* ---- Splitting --------------------------------------------------------------- */
+
+/* Gives `to` what an operand of the same name has in `from`, and compares its outputs. */
+static void take(const struct eider_graph *from, const struct data *d, const struct eider_graph *to,
+                 struct data *e)
+{
+    for (uint32_t i = 0; i < to->n_operands; i++) {
+        const struct eider_graph_operand *o = eider_graph_find(from, to->operands[i].name);
+        if (o && to->operands[i].kind != EIDER_OUTPUT)
+            memcpy(e->values[i], d->values[o - from->operands], sizeof e->values[i]);
+    }
+}
+
+static void assert_outputs(const struct eider_graph *whole, const struct data *d,
+                           const struct eider_graph *part, const struct data *e)
+{
+    for (uint32_t i = 0; i < part->n_operands; i++) {
+        const struct eider_graph_operand *o = eider_graph_find(whole, part->operands[i].name);
+        if (!o || part->operands[i].kind != EIDER_OUTPUT) continue;
+        uint32_t k = (uint32_t)(o - whole->operands);
+        assert_true(d->at[k].row_stride == e->at[i].row_stride);
+        assert_true(d->at[k].col_stride == e->at[i].col_stride);
+        for (int64_t r = 0; r < d->n_rows; r++)
+            for (int64_t c = 0; c < d->n_cols; c++) assert_true(at(d, k, r, c) == at(e, i, r, c));
+    }
+}
+
+/* Both parts together do what the whole does; the outputs of each are named. */
+static void assert_split(const char *text, const char *rows_have, const char *columns_have)
+{
+    static struct data d, e, f;
+    struct eider_graph *g = parsed(text), *parts[2];
+    shape(g, &d, 3, 5);
+    fill(g, &d);
+    assert_int_equal(eider_eval_rows(g, 3, 5, d.at), EIDER_OK);
+    if (eider_split(g, &parts[0], &parts[1]) != EIDER_OK) fail_msg("%s: %s", text, eider_error());
+    const char *want[] = {rows_have, columns_have};
+    for (int p = 0; p < 2; p++) {
+        char names[EIDER_OPERANDS_MAX * EIDER_NAME_BYTES + 1] = "";
+        for (uint32_t i = 0; parts[p] && i < parts[p]->n_operands; i++)
+            if (parts[p]->operands[i].kind == EIDER_OUTPUT)
+                strcat(strcat(names, " "), parts[p]->operands[i].name);
+        if (strcmp(names, want[p]) != 0) fail_msg("%s: part %d has%s", text, p, names);
+        if (!parts[p]) continue;
+        assert_non_null(eider_template_for(parts[p]));
+        struct data *own = p ? &f : &e;
+        shape(parts[p], own, 3, 5);
+        take(g, &d, parts[p], own);
+        if (p && parts[0]) take(parts[0], &e, parts[1], &f); /* what is passed on */
+        assert_int_equal(eider_eval_rows(parts[p], 3, 5, own->at), EIDER_OK);
+        assert_outputs(g, &d, parts[p], own);
+    }
+    for (int p = 0; p < 2; p++)
+        if (parts[p]) eider_graph_destroy(parts[p]);
+    eider_graph_destroy(g);
+}
+
+static void sums_down_the_columns_are_split_off(void **state)
+{
+    (void)state;
+    assert_split("in x, w: column, dy; r = rsqrt(mean(x * x)); g = dy * w\n"
+                 "dx = r * (g - x * r * r * mean(g * x)); dw = colsum(dy * x * r)",
+                 " dx row1", " dw");
+    assert_split("in x; a = colsum(x * row()); b = cast(colsum(x * sum(x * row())), bf16)", " row1",
+                 " a b");
+    assert_split("in x, s: row; a = colsum(x * s)", "", " a");
+    assert_split("in x, s: row; y = x * s; z = sum(x)", " y z", "");
+    assert_split("in x, row1: row; a = colsum(x * row1 + max(x)); b = sum(x) + max(x)", " b row2",
+                 " a");
+    assert_split("in x, t: i32 row; a = colsum(select(x > mean(x), pick(x, t), 0))", " row1 row2",
+                 " a");
+    assert_split("in x, w: column; out y: f32 full, a; y = mean(x)\n"
+                 "a = colsum(select(any(x > 1), x, w) + argmax(x))",
+                 " y row1 row2", " a");
+}
+
+/* What is passed on is stored as what it is. */
+static void bools_and_places_are_passed_on_as_such(void **state)
+{
+    struct eider_graph *g = parsed("a = colsum(select(any(x > 1), x, 0) + argmax(x) * mean(x))");
+    struct eider_graph *parts[2];
+    (void)state;
+    assert_int_equal(eider_split(g, &parts[0], &parts[1]), EIDER_OK);
+    for (int p = 0; p < 2; p++) {
+        static const int32_t types[] = {EIDER_BOOL, -1};
+        for (uint32_t i = 0; i < 2; i++) {
+            uint32_t k = operand(parts[p], i ? "row2" : "row1");
+            assert_int_equal(parts[p]->operands[k].type, types[i]);
+        }
+        eider_graph_destroy(parts[p]);
+    }
+    eider_graph_destroy(g);
+    g = parsed("in x, t: i32; a = colsum(pick(x, t))");
+    assert_int_equal(eider_split(g, &parts[0], &parts[1]), EIDER_UNSUPPORTED);
+    assert_non_null(strstr(eider_error(), "places that differ within the row"));
+    assert_true(!parts[0] && !parts[1]);
+    eider_graph_destroy(g);
+}
+
 /* Mean far above the deviation: what the corrected two passes keep, in doubles of a magnitude
  * that rounds as f32 does at 10000. */
 static void a_corrected_variance_keeps_its_digits(void **state)
@@ -535,6 +635,8 @@ int main(void)
         cmocka_unit_test(slopes_are_finite_where_they_exist),
         cmocka_unit_test(a_gradient_is_a_program_over_rows),
         cmocka_unit_test(a_scatter_is_refused),
+        cmocka_unit_test(sums_down_the_columns_are_split_off),
+        cmocka_unit_test(bools_and_places_are_passed_on_as_such),
         cmocka_unit_test(a_corrected_variance_keeps_its_digits),
     };
     return cmocka_run_group_tests_name("over rows", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "passes.h"
+#include "program.h"
 #include "programs.h"
 #include "support_row.h"
 
@@ -76,6 +77,63 @@ static void gradients_of_programs_are_programs(void **state)
         eider_program_release(back);
         eider_program_release(program);
     }
+}
+
+/* A part of `program`, of which nothing remains. */
+static void run_part(eider_program *part)
+{
+    if (!part) return;
+    struct row_call c = {.text = eider_program_text(part),
+                         .math = EIDER_MATH_FAST,
+                         .rows = 3,
+                         .cols = 21,
+                         .fill = any_value};
+    if (eider_program_operands(part) <= ROW_OPERANDS_MAX) row_check(c, 1e-4, 1);
+    eider_program_release(part);
+}
+
+/* The gradient by one input: 1 where it is computed, in one kernel or in two. */
+static int differentiate(const eider_program *program, const char *name, const char *input)
+{
+    eider_program *back, *parts[2] = {NULL};
+    eider_grad_options options = {.wrt = &input, .n_wrt = 1};
+    if (eider_program_grad(program, &options, &back) != EIDER_OK) {
+        /* What is a gradient already has names that a gradient would need. */
+        if (!strstr(eider_error(), "rename one"))
+            fail_msg("%s, %s: %s", name, input, eider_error());
+        return 0;
+    }
+    if (eider_template_for(back->expanded)) {
+        eider_program_release(back);
+        return 1;
+    }
+    must(eider_program_split(back, &parts[0], &parts[1]));
+    eider_program_release(back);
+    for (int p = 0; p < 2; p++) {
+        if (parts[p] && !eider_template_for(parts[p]->expanded))
+            fail_msg("%s, %s: %s", name, input, eider_program_text(parts[p]));
+        run_part(parts[p]);
+    }
+    return 1;
+}
+
+static void every_program_has_gradients_in_two_kernels_at_most(void **state)
+{
+    int n = 0;
+    (void)state;
+    for (size_t k = 0; eider_programs_row(k); k++) {
+        const char *name = eider_programs_row(k)->name;
+        eider_program *program;
+        must(eider_program_parse(row_context, name, &program));
+        for (size_t i = 0; i < eider_program_operands(program); i++) {
+            eider_operand o;
+            must(eider_program_operand(program, i, &o));
+            int is_place = strcmp(o.name, "target") == 0 || o.type == EIDER_BOOL;
+            if (o.kind == EIDER_INPUT && !is_place) n += differentiate(program, name, o.name);
+        }
+        eider_program_release(program);
+    }
+    assert_true(n > 80);
 }
 
 /* ---- Values ----------------------------------------------------------------------- */
@@ -786,6 +844,7 @@ int main(void)
         cmocka_unit_test(names_stand_for_programs),
         cmocka_unit_test(every_program_runs),
         cmocka_unit_test(gradients_of_programs_are_programs),
+        cmocka_unit_test(every_program_has_gradients_in_two_kernels_at_most),
         cmocka_unit_test(an_ignored_row_has_no_loss_and_no_gradient),
         cmocka_unit_test(a_target_outside_poisons_its_row_only),
         cmocka_unit_test(masked_rows_follow_the_name),

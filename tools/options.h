@@ -18,7 +18,8 @@ enum cli_option {
 #define CLI_USES_COMMON (CLI_USES(HELP) | CLI_USES(JSON))
 #define CLI_USES_KERNEL                                                                       \
     (CLI_USES(DEVICE) | CLI_USES(MATH) | CLI_USES(FTZ) | CLI_USES(CONTRACT) | CLI_USES(SET) | \
-     CLI_USES(CHECKED) | CLI_USES(ASSEMBLER) | CLI_USES(GRAD) | CLI_USES(FORWARD))
+     CLI_USES(CHECKED) | CLI_USES(ASSEMBLER) | CLI_USES(GRAD) | CLI_USES(FORWARD) |           \
+     CLI_USES(PROGRAM_PART))
 #define CLI_USES_OPERANDS (CLI_USES(IN) | CLI_USES(SCALAR) | CLI_USES(OUT))
 
 struct cli_values {

@@ -107,6 +107,23 @@ static int apply_grad(struct cli_session *s)
     return code;
 }
 
+static int apply_part(struct cli_session *s)
+{
+    const char *part = cli_options_get(s->options, CLI_PROGRAM_PART);
+    eider_program *rows, *columns;
+    if (!part) return CLI_OK;
+    eider_status status = eider_program_split(s->program, &rows, &columns);
+    if (status != EIDER_OK) return cli_fail_library(status);
+    int is_rows = strcmp(part, "rows") == 0;
+    eider_program_release(s->program);
+    eider_program_release(is_rows ? columns : rows);
+    s->program = is_rows ? rows : columns;
+    if (s->program) return CLI_OK;
+    return cli_fail(CLI_USAGE, is_rows ? "--part rows: there is nothing but colsums, which need "
+                                         "no reduction along the row: use --part columns"
+                                       : "--part columns: the program has no colsum");
+}
+
 /* A word that cannot be a program: a name that no program has, or a file without its '@'. */
 static int fail_no_program(const char *word)
 {
@@ -133,7 +150,10 @@ int cli_session_program(struct cli_session *s, const char *text)
     s->program = NULL;
     eider_status status = eider_program_parse(s->ctx, file ? file : text, &s->program);
     free(file);
-    if (status == EIDER_OK) return apply_grad(s);
+    if (status == EIDER_OK) {
+        int code = apply_grad(s);
+        return code ? code : apply_part(s);
+    }
     return status == EIDER_PARSE && text[0] != '@' && !strpbrk(text, "=\n")
                ? fail_no_program(text)
                : cli_fail_library(status);

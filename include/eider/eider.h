@@ -203,6 +203,17 @@ EIDER_API EIDER_CHECKED eider_status eider_program_grad(const eider_program *pro
                                                         const eider_grad_options *options,
                                                         eider_program **out);
 
+/* Splits a program that no kernel computes at once because it has sums down the columns (colsum)
+ * beside other outputs, or of what takes a reduction along the row; gradients of weights are such
+ * sums.  `*columns` has the sums, `*rows` all other outputs and, as row1, row2, ..., what the sums
+ * need of each row: outputs to launch first, which `*columns` has as inputs of these names (f32, or
+ * f64 where the program computes so, keeps their digits).  Before these, both have all inputs and
+ * scalars of the program.  Either is NULL where it would have no output.
+ * Caller owns both: eider_program_release. */
+EIDER_API EIDER_CHECKED eider_status eider_program_split(const eider_program *program,
+                                                         eider_program **rows,
+                                                         eider_program **columns);
+
 EIDER_API void eider_program_release(eider_program *program);
 
 /* The program as text; parsing it gives the same program.  Program owns. */

@@ -35,6 +35,11 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
 eider_status eider_grad(const struct eider_graph *from, const char *const *wrt, size_t n_wrt,
                         int with_forward, struct eider_graph **out);
 
+/* The two parts of eider_program_split, either NULL where it has no outputs.  Fails with
+ * EIDER_UNSUPPORTED for sums of what is picked from places that differ within the row. */
+eider_status eider_split(const struct eider_graph *from, struct eider_graph **rows,
+                         struct eider_graph **columns);
+
 /* Evaluates in double: `in` one value per input and scalar, `out` one per output.
  * cast rounds as the storage type would (from double, once).  Works on calls, too. */
 eider_status eider_eval(const struct eider_graph *g, const double *in, double *out);

@@ -153,8 +153,9 @@ static eider_status plan_program(struct eider_plan *plan)
     plan->shape = eider_template_for(plan->graph);
     if (!plan->shape)
         return eider_fail(EIDER_UNSUPPORTED,
-                          "no template takes this program: a colsum needs a program of its own, "
-                          "with nothing but colsums and no reduction along rows");
+                          "a colsum needs a program of its own, with nothing but colsums and no "
+                          "reduction along rows: split this one (eider_program_split; --part rows, "
+                          "then --part columns)");
     EIDER_TRY(
         plan->shape->layout(plan->graph, request->args, request->any_layout != 0, &plan->layout));
     plan->layout.checks = request->checked && has_pick(plan->graph);

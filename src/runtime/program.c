@@ -101,6 +101,34 @@ eider_status eider_program_grad(const eider_program *program, const eider_grad_o
     return status;
 }
 
+/* NULL stays NULL. */
+static eider_status create_part(struct eider_graph *graph, eider_program **out)
+{
+    *out = NULL;
+    return graph ? eider_program_create(graph, out) : EIDER_OK;
+}
+
+eider_status eider_program_split(const eider_program *program, eider_program **rows,
+                                 eider_program **columns)
+{
+    struct eider_graph *parts[2];
+    eider_program *first = NULL;
+    if (!program || !rows || !columns)
+        return eider_fail(EIDER_BAD_ARG, "eider_program_split: an argument is NULL");
+    EIDER_TRY(eider_split(program->graph, &parts[0], &parts[1]));
+    eider_status status = create_part(parts[0], &first);
+    if (status != EIDER_OK) {
+        eider_graph_destroy(parts[1]);
+        return status;
+    }
+    status = create_part(parts[1], columns);
+    if (status == EIDER_OK)
+        *rows = first;
+    else
+        eider_program_release(first);
+    return status;
+}
+
 void eider_program_release(eider_program *program)
 {
     if (!program) return;
