@@ -664,7 +664,7 @@ static void build_kernel(struct eider_row_build *b, const char *name)
     uint32_t shared = eider_row_shared_bytes(b);
     if (shared > SHARED_BYTES_MAX) {
         eider_emit_fail(b->e, EIDER_CONFIG,
-                        "block=%d, cluster=%d: the reductions need %u bytes of shared memory, at "
+                        "block=%d, cluster=%d: all reductions need %u bytes of shared memory, at "
                         "most %d are possible",
                         b->c.block, b->c.cluster, (unsigned)shared, SHARED_BYTES_MAX);
         return;

@@ -259,6 +259,19 @@ static void fold_threads(struct eider_row_build *b, struct eider_row_total *t, i
     }
 }
 
+/* ---- Through shared memory ------------------------------------------------------ */
+
+/* Some threads leave their values in slots with numbers; then every thread takes one, and those
+ * of `n` neighbours are combined. */
+struct exchange {
+    LLVMValueRef leaves; /* i1, this thread does, ... */
+    LLVMValueRef number; /* i32, ... in the slot of this number ... */
+    LLVMValueRef peer;   /* i32, ... of this block of the cluster; NULL: of its own */
+    LLVMValueRef takes;  /* i32, the number of the slot whose value this thread takes */
+    int slots, n;        /* slots of a block, for each value */
+};
+
+/* Address of slot `number` of those that begin `at` bytes into shared memory. */
 static LLVMValueRef slot(struct eider_row_build *b, uint32_t at, LLVMValueRef number)
 {
     LLVMBuilderRef ir = b->e->builder;
@@ -267,133 +280,150 @@ static LLVMValueRef slot(struct eider_row_build *b, uint32_t at, LLVMValueRef nu
     return LLVMBuildInBoundsGEP2(ir, b->i8, b->shared, &offset, 1, "");
 }
 
-/* The same in the cluster's block number `rank`, where there is a cluster. */
-static LLVMValueRef slot_in(struct eider_row_build *b, uint32_t at, LLVMValueRef number,
-                            LLVMValueRef rank)
+static void put(struct eider_row_build *b, const struct exchange *x, uint32_t at, LLVMValueRef v)
 {
-    LLVMValueRef mine = slot(b, at, number);
-    return b->rank ? eider_emit_peer(b->e, mine, rank) : mine;
-}
-
-static void put(struct eider_row_build *b, LLVMValueRef at, LLVMValueRef v)
-{
+    LLVMValueRef to = slot(b, at, x->number);
+    if (x->peer) to = eider_emit_peer(b->e, to, x->peer);
     if (LLVMTypeOf(v) == b->i1) v = LLVMBuildZExt(b->e->builder, v, b->i32, "");
-    LLVMSetAlignment(LLVMBuildStore(b->e->builder, v, at), SLOT_BYTES);
+    LLVMSetAlignment(LLVMBuildStore(b->e->builder, v, to), SLOT_BYTES);
 }
 
-static LLVMValueRef get(struct eider_row_build *b, LLVMValueRef at, LLVMTypeRef type)
+static LLVMValueRef get(struct eider_row_build *b, const struct exchange *x, uint32_t at,
+                        LLVMTypeRef type)
 {
     LLVMTypeRef stored = type == b->i1 ? b->i32 : type;
-    LLVMValueRef v = LLVMBuildLoad2(b->e->builder, stored, at, "");
+    LLVMValueRef v = LLVMBuildLoad2(b->e->builder, stored, slot(b, at, x->takes), "");
     LLVMSetAlignment(v, SLOT_BYTES);
     return type == b->i1 ? LLVMBuildTrunc(b->e->builder, v, b->i1, "") : v;
 }
 
-/* Every block has slots for the warps of all blocks of its cluster. */
-static uint32_t slots_bytes(const struct eider_row_build *b, enum eider_op op)
-{
-    uint32_t warps = (uint32_t)(b->c.block / WARP * b->c.cluster);
-    return warps * SLOT_BYTES * (finds_place(op) ? 2 : 1);
-}
-
-uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
-{
-    const struct eider_graph *g = b->program->graph;
-    uint32_t bytes = 0;
-    if (eider_row_threads(&b->c) <= WARP) return 0;
-    for (eider_node id = 1; id < g->n_cells; id++)
-        if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op))
-            bytes += slots_bytes(b, (enum eider_op)g->cells[id].op);
-    return bytes;
-}
-
-/* One thread of every warp leaves the warp's value, or in a cluster one for each of its blocks,
- * there; slots are written once in a kernel. */
 static void leave_values(struct eider_row_build *b, const struct eider_row_total *totals, int n,
-                         LLVMValueRef thread)
+                         const struct exchange *x)
 {
-    LLVMBuilderRef ir = b->e->builder;
     LLVMBasicBlockRef leave = eider_row_block(b, "leave"), after = eider_row_block(b, "left");
-    LLVMValueRef lane = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, WARP - 1), "");
-    LLVMValueRef blocks = eider_row_number(b->i32, b->c.cluster);
-    LLVMValueRef leaves = LLVMBuildICmp(ir, LLVMIntULT, lane, blocks, "");
-    LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
-    uint32_t at = b->shared_used;
-    LLVMBuildCondBr(ir, leaves, leave, after);
-    LLVMPositionBuilderAtEnd(ir, leave);
-    if (b->rank) {
-        LLVMValueRef warps = eider_row_number(b->i32, b->c.row / WARP);
-        warp = LLVMBuildAdd(ir, warp, LLVMBuildMul(ir, b->rank, warps, ""), "");
-    }
+    uint32_t at = b->shared_used, bytes = (uint32_t)x->slots * SLOT_BYTES;
+    LLVMBuildCondBr(b->e->builder, x->leaves, leave, after);
+    LLVMPositionBuilderAtEnd(b->e->builder, leave);
     for (int i = 0; i < n; i++) {
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
-        put(b, slot_in(b, at, warp, lane), totals[i].value);
-        if (totals[i].place)
-            put(b, slot_in(b, at + slots_bytes(b, EIDER_OP_sum), warp, lane), totals[i].place);
-        at += slots_bytes(b, op_of(b, &totals[i]));
+        put(b, x, at, totals[i].value);
+        at += bytes;
+        if (!totals[i].place) continue;
+        put(b, x, at, totals[i].place);
+        at += bytes;
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
-    LLVMBuildBr(ir, after);
-    LLVMPositionBuilderAtEnd(ir, after);
+    LLVMBuildBr(b->e->builder, after);
+    LLVMPositionBuilderAtEnd(b->e->builder, after);
 }
 
-/* The value of a warp, and of every WARP-th after it, of `n`. */
-static void take_values(struct eider_row_build *b, struct eider_row_total *t, LLVMValueRef warp,
-                        int n)
+static void take_values(struct eider_row_build *b, struct eider_row_total *totals, int n,
+                        const struct exchange *x)
 {
-    LLVMValueRef v[EIDER_ROW_CLUSTER_MAX], at[EIDER_ROW_CLUSTER_MAX] = {NULL};
-    LLVMTypeRef type = LLVMTypeOf(t->value);
-    uint32_t places = b->shared_used + slots_bytes(b, EIDER_OP_sum);
-    int each = n > WARP ? n / WARP : 1;
-    for (int k = 0; k < each; k++) {
-        LLVMValueRef by = eider_row_number(b->i32, (int64_t)k * WARP);
-        LLVMValueRef number = k ? LLVMBuildAdd(b->e->builder, warp, by, "") : warp;
-        v[k] = get(b, slot(b, b->shared_used, number), type);
-        if (t->place) at[k] = get(b, slot(b, places, number), b->i32);
-    }
-    combine_all(b, t, v, at, each);
-    t->value = v[0];
-    t->place = at[0];
-}
-
-/* Every thread takes values of warps of its row, and they are combined again. */
-static void fold_warps(struct eider_row_build *b, struct eider_row_total *totals, int n,
-                       LLVMValueRef thread)
-{
-    LLVMBuilderRef ir = b->e->builder;
-    int in_block = b->c.row / WARP, warps = in_block * b->c.cluster;
-    int lanes = warps < WARP ? warps : WARP;
-    LLVMValueRef warp = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, lanes - 1), "");
-    if (b->c.row < b->c.block) {
-        LLVMValueRef own = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
-        own = LLVMBuildAnd(ir, own, eider_row_number(b->i32, -in_block), "");
-        warp = LLVMBuildOr(ir, own, warp, "");
-    }
+    uint32_t bytes = (uint32_t)x->slots * SLOT_BYTES;
     for (int i = 0; i < n; i++) {
         struct eider_row_total *t = &totals[i];
         eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
-        take_values(b, t, warp, warps);
-        b->shared_used += slots_bytes(b, op_of(b, t));
-        fold_threads(b, t, lanes);
+        t->value = get(b, x, b->shared_used, LLVMTypeOf(t->value));
+        b->shared_used += bytes;
+        if (t->place) {
+            t->place = get(b, x, b->shared_used, b->i32);
+            b->shared_used += bytes;
+        }
+        fold_threads(b, t, x->n);
     }
 }
 
-/* Blocks that have not begun have no shared memory, and those that have ended none any more: no
- * thread goes beyond the last of these barriers before every other has written the last it
- * writes to any block. */
-static void exchange_warps(struct eider_row_build *b, struct eider_row_total *totals, int n,
-                           LLVMValueRef thread)
+/* Slots are written once in a kernel.
+ * Blocks that have not begun have no shared memory yet, and those that have ended none any more.
+ * So the first exchange of a cluster waits until all have begun; and no thread ends too early,
+ * because none goes beyond an exchange before all have left their values there, and after the
+ * last one nobody writes to others. */
+static void do_exchange(struct eider_row_build *b, struct eider_row_total *totals, int n,
+                        const struct exchange *x)
 {
-    if (b->rank && !b->peers_begun) eider_emit_cluster_wait(b->e);
-    b->peers_begun = 1;
-    leave_values(b, totals, n, thread);
-    if (b->rank) {
+    if (x->peer && !b->peers_begun) {
+        eider_emit_cluster_wait(b->e);
+        b->peers_begun = 1;
+    }
+    leave_values(b, totals, n, x);
+    if (x->peer) {
         eider_emit_cluster_arrive(b->e, 0);
         eider_emit_cluster_wait(b->e);
     } else {
         b->machine->barrier(b->e);
     }
-    fold_warps(b, totals, n, thread);
+    take_values(b, totals, n, x);
+}
+
+static LLVMValueRef below(struct eider_row_build *b, LLVMValueRef v, int n)
+{
+    return LLVMBuildICmp(b->e->builder, LLVMIntULT, v, eider_row_number(b->i32, n), "");
+}
+
+static LLVMValueRef bits_of(struct eider_row_build *b, LLVMValueRef v, int mask)
+{
+    return LLVMBuildAnd(b->e->builder, v, eider_row_number(b->i32, mask), "");
+}
+
+/* The warps of a cluster have one exchange as long as a warp has a thread for each of them. */
+static int is_direct(const struct eider_row_build *b)
+{
+    return b->c.block / WARP * b->c.cluster <= WARP;
+}
+
+static int slots_of(const struct eider_row_build *b)
+{
+    int warps = b->c.block / WARP;
+    if (b->c.cluster == 1) return warps;
+    return is_direct(b) ? warps * b->c.cluster : warps + b->c.cluster;
+}
+
+uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
+{
+    const struct eider_graph *g = b->program->graph;
+    uint32_t bytes = 0, each = (uint32_t)slots_of(b) * SLOT_BYTES;
+    if (eider_row_threads(&b->c) <= WARP) return 0;
+    for (eider_node id = 1; id < g->n_cells; id++) {
+        enum eider_op op = (enum eider_op)g->cells[id].op;
+        if (b->plan.live[id] && eider_ops_reduces(op)) bytes += finds_place(op) ? 2 * each : each;
+    }
+    return bytes;
+}
+
+/* The warps of a row that are in this block. */
+static void exchange_in_block(struct eider_row_build *b, struct eider_row_total *totals, int n,
+                              LLVMValueRef thread)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int warps = b->c.row / WARP;
+    LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
+    LLVMValueRef takes =
+        LLVMBuildOr(ir, bits_of(b, warp, -warps), bits_of(b, thread, warps - 1), "");
+    struct exchange x = {.leaves = below(b, bits_of(b, thread, WARP - 1), 1),
+                         .number = warp,
+                         .takes = takes,
+                         .slots = b->c.block / WARP,
+                         .n = warps};
+    do_exchange(b, totals, n, &x);
+}
+
+/* Each leaves its value in all blocks: warps, or blocks whose warps have the same value. */
+static void exchange_in_cluster(struct eider_row_build *b, struct eider_row_total *totals, int n,
+                                LLVMValueRef thread)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int warps = is_direct(b) ? b->c.row / WARP : 1, all = warps * b->c.cluster;
+    struct exchange x = {.number = b->rank, .peer = thread, .slots = all, .n = all};
+    if (warps > 1) {
+        LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
+        x.number = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, warps), "");
+        x.number = LLVMBuildAdd(ir, x.number, warp, "");
+        x.peer = bits_of(b, thread, WARP - 1);
+    }
+    x.leaves = below(b, x.peer, b->c.cluster);
+    x.takes = bits_of(b, thread, all - 1);
+    do_exchange(b, totals, n, &x);
 }
 
 static void finish(struct eider_row_build *b, const struct eider_row_total *t)
@@ -421,7 +451,9 @@ void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *tota
         fold_threads(b, &totals[i], b->c.row < WARP ? b->c.row : WARP);
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
-    if (eider_row_threads(&b->c) > WARP) exchange_warps(b, totals, n, thread);
+    int has_cluster = b->c.cluster > 1;
+    if (b->c.row > WARP && !(has_cluster && is_direct(b))) exchange_in_block(b, totals, n, thread);
+    if (has_cluster) exchange_in_cluster(b, totals, n, thread);
     for (int i = 0; i < n; i++) finish(b, &totals[i]);
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }

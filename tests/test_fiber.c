@@ -29,16 +29,22 @@ static uint32_t tid(void)
                 gpu->sreg(EIDER_SREG_NTID_Y) * gpu->sreg(EIDER_SREG_TID_Z));
 }
 
-static eider_status run(eider_cpu_thread_entry entry, const uint32_t grid[3],
-                        const uint32_t block[3])
+static eider_status run_clusters(eider_cpu_thread_entry entry, uint32_t n_blocks,
+                                 const uint32_t grid[3], const uint32_t block[3])
 {
     eider_allocator a = eider_memory_default((eider_allocator){0});
     struct eider_cpu_fibers *fibers;
     uint32_t n = block[0] * block[1] * block[2];
-    assert_int_equal(eider_cpu_fiber_create(&a, n, 1, 4 * MAX_THREADS, &fibers), EIDER_OK);
+    assert_int_equal(eider_cpu_fiber_create(&a, n, n_blocks, 4 * MAX_THREADS, &fibers), EIDER_OK);
     eider_status status = eider_cpu_fiber_run(fibers, entry, NULL, grid, block);
     eider_cpu_fiber_release(fibers);
     return status;
+}
+
+static eider_status run(eider_cpu_thread_entry entry, const uint32_t grid[3],
+                        const uint32_t block[3])
+{
+    return run_clusters(entry, 1, grid, block);
 }
 
 static eider_status run_line(eider_cpu_thread_entry entry, uint32_t n_threads)
@@ -247,6 +253,153 @@ static void a_block_may_have_1024_threads_and_not_more(void **state)
     assert_int_equal(eider_cpu_fiber_create(&a, MAX_THREADS + 1, 1, 0, &fibers), EIDER_BAD_ARG);
 }
 
+/* ---- Clusters ----------------------------------------------------------- */
+
+static uint32_t rank(void)
+{
+    return gpu->sreg(EIDER_SREG_CLUSTER_RANK);
+}
+
+static void sync_cluster(void)
+{
+    gpu->cluster_arrive();
+    gpu->cluster_wait();
+}
+
+/* What a kernel of clusters leaves out, to see that the fibers find it. */
+static enum { NOTHING, THE_FIRST, THE_SECOND, THE_LAST } left_out;
+
+/* Thread 0 of every block writes to all blocks of its cluster what number it has; every block's
+ * sum is a result. */
+static void tell_everybody(void *const *params)
+{
+    (void)params;
+    uint32_t *shared = gpu->shared(), n = gpu->sreg(EIDER_SREG_CLUSTER_SIZE);
+    uint32_t block = gpu->sreg(EIDER_SREG_CTAID_X), sum = 0;
+    assert_int_equal(block % n, rank());
+    if (left_out != THE_FIRST) sync_cluster();
+    for (uint32_t peer = 0; peer < n && tid() == 0; peer++)
+        *(uint32_t *)gpu->peer(&shared[rank()], peer) = 100 + block;
+    if (left_out == THE_SECOND)
+        gpu->barrier();
+    else
+        sync_cluster();
+    for (uint32_t i = 0; i < n; i++) sum += shared[i];
+    if (tid() == gpu->sreg(EIDER_SREG_NTID_X) - 1) results[block] = sum;
+}
+
+static eider_status run_tell(int without)
+{
+    uint32_t grid[] = {8, 1, 1}, block[] = {40, 1, 1};
+    memset(results, 0xff, sizeof results);
+    left_out = without;
+    return run_clusters(tell_everybody, 4, grid, block);
+}
+
+static void blocks_of_a_cluster_reach_one_anothers_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(run_tell(NOTHING), EIDER_OK);
+    for (uint32_t b = 0; b < 8; b++) assert_int_equal(results[b], 4 * 100 + 4 * (b / 4 * 4) + 6);
+}
+
+/* A block's own barrier does not wait for the others, and none begins because another has. */
+static void a_missing_barrier_of_the_cluster_is_found(void **state)
+{
+    (void)state;
+    assert_int_equal(run_tell(THE_FIRST), EIDER_UNSUPPORTED);
+    assert_non_null(strstr(eider_error(), "block (1, 0, 0) had not begun when another block of its "
+                                          "cluster wrote to byte 0 of its shared memory"));
+    assert_int_equal(run_tell(THE_SECOND), EIDER_UNSUPPORTED);
+    assert_non_null(strstr(eider_error(), "block (0, 0, 0) had ended when another"));
+}
+
+/* Every block reads from the one beside it. */
+static void read_beside(void *const *params)
+{
+    (void)params;
+    uint32_t *shared = gpu->shared(), n = gpu->sreg(EIDER_SREG_CLUSTER_SIZE);
+    uint32_t block = gpu->sreg(EIDER_SREG_CTAID_X), t = tid();
+    shared[t] = 1000 * block + t;
+    if (left_out == THE_FIRST)
+        gpu->barrier();
+    else
+        sync_cluster();
+    uint32_t *beside = gpu->peer(&shared[t], (rank() + 1) % n);
+    results[16 * block + t] = *beside;
+    if (left_out != THE_LAST) sync_cluster();
+}
+
+static void the_memory_of_a_block_is_gone_when_it_ends(void **state)
+{
+    uint32_t grid[] = {6, 1, 1}, block[] = {16, 1, 1};
+    (void)state;
+    for (int without = NOTHING; without <= THE_LAST; without++) {
+        int wrong = 0;
+        left_out = without;
+        memset(results, 0xff, sizeof results);
+        assert_int_equal(run_clusters(read_beside, 2, grid, block), EIDER_OK);
+        for (uint32_t i = 0; i < 6 * 16; i++) wrong += results[i] != 1000 * (i / 16 ^ 1) + i % 16;
+        assert_true((wrong > 0) == (without == THE_FIRST || without == THE_LAST));
+    }
+}
+
+/* What is done between the two parts of the barrier is not waited for. */
+static void arrive_early(void *const *params)
+{
+    (void)params;
+    uint32_t *shared = gpu->shared();
+    for (uint32_t round = 0; round < 5; round++) {
+        shared[tid()] = 10 * round + rank();
+        gpu->cluster_arrive();
+        gpu->barrier();
+        results[0] += 1;
+        gpu->cluster_wait();
+        uint32_t *beside = gpu->peer(&shared[tid()], 1 - rank());
+        assert_int_equal(*beside, 10 * round + 1 - rank());
+        sync_cluster();
+    }
+}
+
+static void arriving_and_waiting_alternate(void **state)
+{
+    uint32_t grid[] = {2, 1, 1}, block[] = {33, 1, 1};
+    (void)state;
+    results[0] = 0;
+    assert_int_equal(run_clusters(arrive_early, 2, grid, block), EIDER_OK);
+    assert_int_equal(results[0], 5 * 66);
+}
+
+static void end_early(void *const *params)
+{
+    (void)params;
+    if (rank() == 1 && tid() > 0) return;
+    sync_cluster();
+    results[32 * rank() + tid()] = 7;
+}
+
+static void clusters_do_not_wait_for_threads_that_have_returned(void **state)
+{
+    uint32_t grid[] = {2, 1, 1}, block[] = {32, 1, 1};
+    (void)state;
+    memset(results, 0xff, sizeof results);
+    assert_int_equal(run_clusters(end_early, 2, grid, block), EIDER_OK);
+    for (uint32_t i = 0; i < 64; i++) assert_int_equal(results[i], i <= 32 ? 7 : FULL);
+}
+
+static void clusters_have_limits(void **state)
+{
+    eider_allocator a = eider_memory_default((eider_allocator){0});
+    struct eider_cpu_fibers *fibers;
+    uint32_t grid[] = {3, 1, 1}, block[] = {32, 1, 1};
+    (void)state;
+    assert_int_equal(eider_cpu_fiber_create(&a, 32, 17, 0, &fibers), EIDER_BAD_ARG);
+    assert_int_equal(eider_cpu_fiber_create(&a, 512, 16, 0, &fibers), EIDER_BAD_ARG);
+    assert_non_null(strstr(eider_error(), "a cluster of 16 blocks of 512 threads"));
+    assert_int_equal(run_clusters(end_early, 2, grid, block), EIDER_BAD_ARG);
+    assert_non_null(strstr(eider_error(), "a grid of 3 blocks in x is not clusters of 2"));
+}
+
 /* ---- What cannot finish ------------------------------------------------ */
 
 static void wait_for_different_things(void *const *params)
@@ -262,6 +415,45 @@ static void warp_masks_that_differ(void *const *params)
 {
     (void)params;
     gpu->ballot(tid() == 0 ? 3u : FULL, 1);
+}
+
+static void wait_for_one_another(void *const *params)
+{
+    (void)params;
+    if (rank() == 1 && tid() < 5)
+        gpu->barrier();
+    else
+        sync_cluster();
+}
+
+static void wait_without_arriving(void *const *params)
+{
+    (void)params;
+    if (tid() > 0) gpu->cluster_arrive();
+    gpu->cluster_wait();
+}
+
+static void arrive_twice(void *const *params)
+{
+    (void)params;
+    gpu->cluster_arrive();
+    if (tid() == 0) gpu->cluster_arrive();
+    gpu->cluster_wait();
+}
+
+static void a_deadlock_of_a_cluster_names_the_block_that_others_wait_for(void **state)
+{
+    static const eider_cpu_thread_entry stuck[] = {wait_without_arriving, arrive_twice};
+    uint32_t grid[] = {2, 1, 1}, block[] = {32, 1, 1};
+    (void)state;
+    assert_int_equal(run_clusters(wait_for_one_another, 2, grid, block), EIDER_UNSUPPORTED);
+    assert_non_null(strstr(eider_error(), "block (1, 0, 0) cannot finish: of its 32 threads 5 wait "
+                                          "in the block's barrier, 27 in that of its cluster of 2, "
+                                          "0 in a warp operation"));
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(run_clusters(stuck[i], 2, grid, block), EIDER_UNSUPPORTED);
+        assert_non_null(strstr(eider_error(), "in that of its cluster of 2"));
+    }
 }
 
 static void a_deadlock_is_an_error_that_says_who_waits_where(void **state)
@@ -287,6 +479,13 @@ int main(void)
         cmocka_unit_test(blocks_of_two_dimensions_see_their_places_in_a_grid_of_three),
         cmocka_unit_test(lanes_count_along_x_then_y),
         cmocka_unit_test(a_block_may_have_1024_threads_and_not_more),
+        cmocka_unit_test(blocks_of_a_cluster_reach_one_anothers_memory),
+        cmocka_unit_test(a_missing_barrier_of_the_cluster_is_found),
+        cmocka_unit_test(the_memory_of_a_block_is_gone_when_it_ends),
+        cmocka_unit_test(arriving_and_waiting_alternate),
+        cmocka_unit_test(clusters_do_not_wait_for_threads_that_have_returned),
+        cmocka_unit_test(clusters_have_limits),
+        cmocka_unit_test(a_deadlock_of_a_cluster_names_the_block_that_others_wait_for),
         cmocka_unit_test(a_deadlock_is_an_error_that_says_who_waits_where),
     };
     return cmocka_run_group_tests_name("fiber", tests, NULL, NULL);

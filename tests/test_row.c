@@ -97,7 +97,7 @@ static void lengths_in_clusters(void **state)
                                     .cols = 1 + 2000 * k,
                                     .fill = row_wave,
                                     .any = k == 1},
-                  2e-6, 1);
+                  2e-6, 32);
 }
 
 static void vectors_of_every_width(void **state)
@@ -157,6 +157,8 @@ static void integers_wrap_and_compare(void **state)
 
 static void rows_and_pointers_anywhere(void **state)
 {
+    static const char *const any[] = {NULL, "block=32,row=32,vec=4,keep=1,unroll=1",
+                                      "cluster=2,block=32,row=32,vec=4,keep=1,unroll=1"};
     (void)state;
     for (int k = 0; k < 8; k++)
         row_check(
@@ -170,11 +172,11 @@ static void rows_and_pointers_anywhere(void **state)
                               .gap = 3,
                               .fill = row_wave},
             2e-6, 1);
-    for (int64_t cols = 0; cols < 70; cols += 23) /* one kernel for every length */
+    for (int k = 0; k < 15; k++) /* one kernel for every length, by vectors and without */
         row_check((struct row_call){.text = everything,
-                                    .config = cols ? "block=32,row=32,vec=4,keep=1,unroll=1" : NULL,
+                                    .config = any[k % 3],
                                     .rows = 2,
-                                    .cols = cols,
+                                    .cols = k / 3 * 23,
                                     .fill = row_wave,
                                     .any = 1},
                   2e-6, 1);
@@ -524,8 +526,13 @@ static void a_failed_allocation_is_survived(void **state)
 static void kernels_assemble_for_gpus(void **state)
 {
     static const char *const targets[] = {"sm_80", "sm_90"};
-    static const char *const configs[] = {NULL, "block=128,row=8", "block=512,row=512,keep=1",
-                                          "block=32,row=32,keep=0,load=nc,store=cs"};
+    static const char *const configs[] = {NULL,
+                                          "block=128,row=8",
+                                          "block=512,row=512,keep=1",
+                                          "block=32,row=32,keep=0,load=nc,store=cs",
+                                          "cluster=2,block=256,row=256,keep=1",
+                                          "cluster=16,block=1024,row=1024,keep=0",
+                                          "cluster=8,load=nc"};
     int64_t shape[2] = {64, 4096}, column[2] = {1, 4096}, row[2] = {64, 1};
     static const int full[] = {0, 3, 4, 8}, per_row[] = {2, 5, 6, 7};
     eider_program *program;
@@ -536,7 +543,7 @@ static void kernels_assemble_for_gpus(void **state)
     for (size_t i = 0; i < COUNT(full); i++) args[full[i]].shape = shape;
     for (size_t i = 0; i < COUNT(per_row); i++) args[per_row[i]].shape = row;
     for (size_t t = 0; t < COUNT(targets); t++)
-        for (size_t k = 0; k < COUNT(configs); k++) {
+        for (size_t k = 0; k < COUNT(configs) - (t ? 0 : 3); k++) {
             eider_kernel *kernel;
             eider_request request = {.program = program,
                                      .args = args,
