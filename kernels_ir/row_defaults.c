@@ -13,6 +13,7 @@
 #define GPU_BLOCK_MAX 1024
 #define LENGTH_ASSUMED 4096 /* where it is not known */
 #define CPU_VEC 16
+#define CLUSTER_PORTABLE 8   /* blocks, that every GPU with clusters takes */
 #define CLUSTER_BLOCK 256    /* threads of each of its blocks at least */
 #define CPU_CLUSTER_BLOCK 32 /* threads, where clusters are asked for */
 #define GPU_RAGGED_MIN 64    /* vectors of a row: below that, edges cost more than vectors save */
@@ -77,11 +78,12 @@ static int kept(int64_t n)
 }
 
 /* As many blocks as a row needs to stay in registers; 1 where no number of them is enough, where
- * the target has no clusters, and where `row` threads are not the most that a block may have. */
+ * the target has no clusters, and where `row` threads are not the most that a block may have.  A
+ * default has to run on every GPU of a target, so it has no cluster that some of them refuse. */
 static int blocks_for(struct eider_target target, int64_t vectors, int row, int most)
 {
     if (target.sm < EIDER_ROW_CLUSTER_SM || row < GPU_BLOCK_MAX) return 1;
-    for (int blocks = 1; blocks <= EIDER_ROW_CLUSTER_MAX; blocks *= 2)
+    for (int blocks = 1; blocks <= CLUSTER_PORTABLE; blocks *= 2)
         if (vectors <= (int64_t)row * blocks * most) return blocks;
     return 1;
 }

@@ -54,6 +54,7 @@ static struct {
     void *captured;
     int driver, capability, n_params;
     struct fake_cuda_launch launch;
+    int attributes[32];
 } fake = {.fail_row = -1, .driver = 13000, .capability = 90};
 
 /* What was handed out and not given back: freed when the driver ends. */
@@ -330,7 +331,8 @@ static CUresult fake_cuFuncGetAttribute(int *out, int attribute, CUfunction func
 
 static CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
-    (void)function, (void)attribute, (void)value;
+    (void)function;
+    fake.attributes[attribute] = value;
     return CUDA_SUCCESS;
 }
 
@@ -556,6 +558,11 @@ static const struct fake_cuda_launch *last_launch(void)
     return &fake.launch;
 }
 
+static int get_attribute(int which)
+{
+    return fake.attributes[which];
+}
+
 static void set_params(int n)
 {
     fake.n_params = n;
@@ -609,6 +616,7 @@ const struct fake_cuda fake_cuda = {
     .mode = get_mode,
     .last_launch = last_launch,
     .set_params = set_params,
+    .attribute = get_attribute,
     .begin_capture = begin_capture,
     .end_capture = end_capture,
     .deinitialise = deinitialise,

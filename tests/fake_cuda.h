@@ -34,6 +34,8 @@ struct fake_cuda {
     int (*mode)(void);
     const struct fake_cuda_launch *(*last_launch)(void);
     void (*set_params)(int n); /* how many parameters launches have */
+    /* What attribute `which`, below 32, was set to last, of any function; 0: it was not. */
+    int (*attribute)(int which);
 
     /* A capture of `stream` in global mode; `end` gives whether it stayed valid. */
     void (*begin_capture)(void *stream);

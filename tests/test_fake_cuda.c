@@ -18,6 +18,7 @@
 #include "cuda_api.h"
 #include "eider/eider.h"
 #include "fake_cuda.h"
+#include "support_cache.h"
 
 static const struct fake_cuda *fake;
 static char fake_path[4096];
@@ -316,6 +317,62 @@ static void the_driver_gets_grid_block_and_parameters(void **state)
     assert_int_equal(fake->alive(), 0);
 }
 
+/* A kernel of rows on clusters of `n` blocks; from `directory`, if it has it. */
+static eider_status launch_clusters(const char *directory, int n, int result, uint64_t *disk_hits)
+{
+    eider_context_options options = {.cuda_library = fake_path, .cache_dir = directory};
+    eider_context *ctx;
+    eider_device *device;
+    eider_program *program;
+    eider_kernel *kernel;
+    eider_counters counters;
+    int64_t shape[] = {5, 4096}, row[] = {5, 1};
+    char config[32];
+    static float memory[5 * 4096 + 5];
+    eider_tensor args[] = {{.data = memory, .type = EIDER_F32, .rank = 2, .shape = shape},
+                           {.data = memory + 5 * 4096, .type = EIDER_F32, .rank = 2, .shape = row}};
+    snprintf(config, sizeof config, "cluster=%d,row=64,block=64", n);
+    assert_int_equal(eider_context_create(&options, &ctx), EIDER_OK);
+    assert_int_equal(eider_device_open(ctx, "cuda:0", &device), EIDER_OK);
+    assert_int_equal(eider_program_parse(ctx, "y = sum(x)", &program), EIDER_OK);
+    eider_request request = {
+        .program = program, .args = args, .n_args = 2, .assembler = "driver", .config = config};
+    assert_int_equal(eider_prepare(device, &request, &kernel), EIDER_OK);
+    if (result) fake->break_call("cuLaunchKernel", 1, result);
+    eider_status status = eider_launch(kernel, NULL, args, 2);
+    eider_context_counters(ctx, &counters);
+    *disk_hits = counters.disk_hits;
+    eider_kernel_release(kernel);
+    eider_program_release(program);
+    eider_device_release(device);
+    eider_context_destroy(ctx);
+    return status;
+}
+
+static void large_clusters_are_allowed_and_refused_by_name(void **state)
+{
+    char directory[CACHE_PATH_BYTES];
+    uint64_t disk_hits;
+    (void)state;
+    cache_directory(directory);
+    for (int n = 1; n <= 16; n *= 2)
+        for (int again = 0; again < 2; again++) {
+            fake->reset();
+            assert_int_equal(launch_clusters(directory, n, 0, &disk_hits), EIDER_OK);
+            assert_int_equal(disk_hits, again);
+            assert_int_equal(fake->last_launch()->grid[0], 5 * n);
+            assert_int_equal(fake->last_launch()->block[0], 64);
+            assert_int_equal(fake->attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED),
+                             n > 8);
+        }
+    assert_int_equal(launch_clusters("", 16, CUDA_ERROR_INVALID_CLUSTER_SIZE, &disk_hits),
+                     EIDER_CONFIG);
+    assert_non_null(strstr(eider_error(), "this GPU cannot run clusters of 16 blocks of 64 threads "
+                                          "together: cuLaunchKernel failed"));
+    cache_remove(directory);
+    assert_int_equal(fake->alive(), 0);
+}
+
 static void the_callers_current_context_stays(void **state)
 {
     (void)state;
@@ -447,6 +504,7 @@ int main(void)
         cmocka_unit_test_setup(a_refused_module_comes_with_the_drivers_log, reset),
         cmocka_unit_test_setup(a_driver_that_shut_down_first_is_no_trouble, reset),
         cmocka_unit_test_setup(the_driver_gets_grid_block_and_parameters, reset),
+        cmocka_unit_test_setup(large_clusters_are_allowed_and_refused_by_name, reset),
         cmocka_unit_test_setup(the_callers_current_context_stays, reset),
         cmocka_unit_test_setup(a_callers_context_is_used_and_not_released, reset),
         cmocka_unit_test_setup(kernels_are_loaded_once_per_device, reset),

@@ -57,7 +57,25 @@ static const char *const schedules[] = {
     "block=1024,row=1024,keep=1,unroll=1",
     "block=256,row=128,keep=0,unroll=1,load=nc,store=cs",
     "block=32,row=1,keep=4,unroll=1",
+    /* From here on of GPUs with clusters. */
+    "cluster=2,block=32,row=32,keep=1",
+    "cluster=4,block=128,row=128,keep=0,unroll=2",
+    "cluster=8,block=64,row=64,keep=1,unroll=1,load=nc",
+    "cluster=2,block=1024,row=1024,keep=1,unroll=1",
+    "cluster=16,block=64,row=64,keep=2,unroll=1",
+    "cluster=16,block=256,row=256,keep=0,unroll=1,store=cs",
 };
+
+#define N_CLUSTERS 6
+
+static size_t n_schedules(void)
+{
+    eider_device_info info;
+    int sm = 0;
+    eider_device_describe(gpu, &info);
+    sscanf(info.target, "sm_%d", &sm);
+    return COUNT(schedules) - (sm < 90 ? N_CLUSTERS : 0);
+}
 
 static void every_length(void **state)
 {
@@ -65,7 +83,7 @@ static void every_length(void **state)
     if (!gpu) skip();
     for (int64_t cols = 1; cols <= 4097; cols += cols < 130 ? 1 : cols % 64 == 1 ? 61 : 1)
         check((struct row_call){.text = everything,
-                                .config = schedules[(size_t)cols % COUNT(schedules)],
+                                .config = schedules[(size_t)cols % n_schedules()],
                                 .rows = 3,
                                 .cols = cols,
                                 .fill = row_wave},
@@ -79,13 +97,13 @@ static void every_type_and_alignment(void **state)
     (void)state;
     if (!gpu) skip();
     for (size_t t = 0; t < COUNT(types); t++)
-        for (int k = 0; k < 6; k++)
+        for (size_t k = 0; k < n_schedules(); k++)
             check((struct row_call){.text = everything,
                                     .type = types[t],
                                     .math = EIDER_MATH_FAST,
                                     .config = schedules[k],
                                     .rows = 37,
-                                    .cols = 1024 + 8 * (k / 2),
+                                    .cols = 1024 + 8 * ((int64_t)k / 2),
                                     .misalign = k & 1,
                                     .gap = k > 3 ? 3 : 0,
                                     .fill = row_wave},
@@ -168,6 +186,27 @@ static void equal_rows_at_equal_shifts_have_equal_bits(void **state)
     }
 }
 
+/* More clusters than run at a time. */
+static void long_rows_in_clusters(void **state)
+{
+    static const int64_t lengths[] = {16385, 131072, 262144};
+    static const char text[] = "in x, w: column\n"
+                               "e = exp(x - max(x)); y = e / sum(e) * w; a = argmax(x)\n"
+                               "s = mean(abs(x)); p = pick(x, argmin(x))";
+    (void)state;
+    if (!gpu) skip();
+    for (size_t k = 0; k < COUNT(lengths); k++)
+        for (size_t s = COUNT(schedules) - N_CLUSTERS; s <= n_schedules(); s++)
+            check((struct row_call){.text = text,
+                                    .type = k % 2 ? EIDER_F32 : EIDER_BF16,
+                                    .math = EIDER_MATH_FAST,
+                                    .config = s < n_schedules() ? schedules[s] : NULL,
+                                    .rows = 24,
+                                    .cols = lengths[k],
+                                    .fill = row_wave},
+                  k % 2 ? 1e-5 : 1e-2, 1e-9);
+}
+
 static void sums_down_the_rows(void **state)
 {
     static const int64_t rows[] = {0, 1, 100, 4097, 20000}, cols[] = {1, 100, 1024, 4096, 5000};
@@ -190,7 +229,7 @@ static void special_values_in_every_lane(void **state)
     (void)state;
     if (!gpu) skip();
     for (size_t f = 0; f < COUNT(fillers); f++)
-        for (size_t s = 0; s < COUNT(schedules); s++)
+        for (size_t s = 0; s < n_schedules(); s++)
             check((struct row_call){.text = row_softmax,
                                     .config = schedules[s],
                                     .rows = 1101,
@@ -253,7 +292,7 @@ static void a_row_depends_on_itself_alone(void **state)
 {
     (void)state;
     if (!gpu) skip();
-    for (size_t s = 0; s < COUNT(schedules); s++) {
+    for (size_t s = 0; s < n_schedules(); s++) {
         struct row_call c = {.text = "softmax",
                              .config = schedules[s],
                              .rows = 300,
@@ -279,6 +318,7 @@ int main(void)
         cmocka_unit_test(every_type_and_alignment),
         cmocka_unit_test(rows_that_begin_anywhere),
         cmocka_unit_test(equal_rows_at_equal_shifts_have_equal_bits),
+        cmocka_unit_test(long_rows_in_clusters),
         cmocka_unit_test(sums_down_the_rows),
         cmocka_unit_test(special_values_in_every_lane),
         cmocka_unit_test(every_program),
