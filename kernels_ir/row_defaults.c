@@ -77,15 +77,17 @@ static int kept(int64_t n)
     return allowed[i];
 }
 
-/* As many blocks as a row needs to stay in registers; 1 where no number of them is enough, where
- * the target has no clusters, and where `row` threads are not the most that a block may have.  A
- * default has to run on every GPU of a target, so it has no cluster that some of them refuse. */
+/* As many blocks as a row needs to stay in registers, or as near to that as possible: the fewer rows
+ * are on their way at a time, the more of what is read again comes from the L2 cache.  1 where the
+ * target has no clusters, where `row` threads are not the most that a block may have, and where a
+ * thread keeps nothing.  A default has to run on every GPU of a target, so it has no cluster that
+ * some of them refuse. */
 static int blocks_for(struct eider_target target, int64_t vectors, int row, int most)
 {
-    if (target.sm < EIDER_ROW_CLUSTER_SM || row < GPU_BLOCK_MAX) return 1;
-    for (int blocks = 1; blocks <= CLUSTER_PORTABLE; blocks *= 2)
-        if (vectors <= (int64_t)row * blocks * most) return blocks;
-    return 1;
+    int blocks = 1;
+    if (target.sm < EIDER_ROW_CLUSTER_SM || row < GPU_BLOCK_MAX || most < 1) return 1;
+    while (blocks < CLUSTER_PORTABLE && (int64_t)row * blocks * most < vectors) blocks *= 2;
+    return blocks;
 }
 
 /* As many threads as leave VECTORS_KEPT vectors to each; then every vector is kept, as far as
@@ -172,7 +174,8 @@ static void add_split(const struct eider_layout *layout, int vec, int row, int u
     }
 }
 
-/* With so many threads in each of some blocks: rows that those keep, and one block does not. */
+/* With so many threads in each of some blocks: as much of the row kept as they can, all if that is
+ * possible. */
 static void add_clusters(const struct eider_layout *layout, int vec, int row, int unroll,
                          struct eider_text *out)
 {
@@ -182,11 +185,11 @@ static void add_clusters(const struct eider_layout *layout, int vec, int row, in
     if (most > kept(INT32_MAX)) most = kept(INT32_MAX);
     for (int blocks = 2; blocks <= EIDER_ROW_CLUSTER_MAX; blocks *= 2) {
         int64_t threads = (int64_t)row * blocks, each = (vectors + threads - 1) / threads;
-        if (each > most || each < VECTORS_KEPT / 2) continue;
+        if (each < VECTORS_KEPT / 2 || (each > most && blocks < CLUSTER_PORTABLE)) continue;
         eider_text_add(out,
                        "vec=%d,row=%d,block=%d,cluster=%d,keep=%d,unroll=%d,load=ca|cs|nc,"
                        "store=wb|cs\n",
-                       vec, row, row, blocks, kept(each), unroll);
+                       vec, row, row, blocks, kept(each < most ? each : most), unroll);
     }
 }
 

@@ -205,7 +205,7 @@ static void every_parameter_changes_the_key(void **state)
 {
     (void)state;
     change_every_parameter(PROGRAM, "vec=2,unroll=1,block=64", 26);
-    change_every_parameter(ROWS, "vec=2,unroll=1,block=64", 26);
+    change_every_parameter(ROWS, "vec=2,unroll=1,block=64", 70);
 }
 
 static void what_does_not_matter_does_not_change_the_key(void **state)

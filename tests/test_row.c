@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel.h"
+#include "row.h"
 #include "support_row.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -610,6 +612,59 @@ static void clusters_are_in_the_code_from_sm_90_on(void **state)
     assert_non_null(strstr(eider_error(), "cluster=2: sm_89 has no clusters of blocks"));
 }
 
+/* The config of a call, as numbers. */
+static struct eider_row_config config_of(const char *target, const char *config, int64_t cols)
+{
+    int64_t shape[2] = {16, cols};
+    struct eider_plan plan;
+    eider_program *program;
+    must(eider_program_parse(row_context, "y = x - max(x)", &program));
+    eider_tensor args[2] = {tensor_of(NULL, EIDER_BF16, 2, shape),
+                            tensor_of(NULL, EIDER_BF16, 2, shape)};
+    eider_request request = {
+        .program = program, .args = args, .n_args = 2, .config = config, .target = target};
+    must(eider_prepare_plan(row_context, NULL, &request, &plan));
+    eider_program_release(program);
+    return eider_row_config_of(&plan.config);
+}
+
+static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **state)
+{
+    static const struct {
+        const char *target, *config;
+        int64_t cols;
+        int cluster;
+    } cases[] = {
+        {"sm_90", NULL, 64, 1},
+        {"sm_90", NULL, 32768, 1},
+        {"sm_90", NULL, 32776, 2},
+        {"sm_90", NULL, 65536, 2},
+        {"sm_100a", NULL, 131072, 4},
+        {"sm_90", NULL, 262144, 8},
+        {"sm_90", NULL, 1000000, 8},
+        {"sm_90", "block=512", 65536, 1},
+        {"sm_90", "cluster=1", 65536, 1},
+        {"sm_90", "cluster=16", 100, 16},
+        {"sm_90", "cluster=2,row=64", 100, 2},
+        {"sm_90", "cluster=2,block=32", 100, 2},
+        {"sm_89", NULL, 65536, 1},
+        {"cpu", NULL, 65536, 1},
+        {"cpu", "cluster=4", 65536, 4},
+        {"cpu", "cluster=4,block=64", 65536, 4},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct eider_row_config c = config_of(cases[i].target, cases[i].config, cases[i].cols);
+        if (c.cluster != cases[i].cluster)
+            fail_msg("%s [%s] %d: cluster=%d", cases[i].target, cases[i].config, (int)cases[i].cols,
+                     c.cluster);
+        if (c.cluster > 1) assert_int_equal(c.row, c.block);
+        int64_t held = (int64_t)c.keep * c.vec * eider_row_threads(&c);
+        if (cases[i].cols <= 262144 && c.cluster > 1 && !cases[i].config)
+            assert_true(held >= cases[i].cols);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -633,6 +688,7 @@ int main(void)
         cmocka_unit_test(a_failed_allocation_is_survived),
         cmocka_unit_test(kernels_assemble_for_gpus),
         cmocka_unit_test(clusters_are_in_the_code_from_sm_90_on),
+        cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };
     return cmocka_run_group_tests_name("row", tests, row_set_up, row_tear_down);
 }

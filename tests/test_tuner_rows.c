@@ -324,6 +324,9 @@ static void the_space_of_rows_is_of_what_rows_use(void **state)
         assert_in_range(n_values("cluster", "tiles"), columns[i] > 8000 ? 2 : 1, 5);
         eider_space_release(&space);
     }
+    open_space(LAYERNORM, "sm_90", 4000000, 0);
+    assert_int_equal(n_values("cluster", "tiles"), 3);
+    eider_space_release(&space);
     open_space(LAYERNORM, "sm_80", 65536, 0);
     assert_int_equal(n_values("cluster", "tiles"), 1);
     eider_space_release(&space);
