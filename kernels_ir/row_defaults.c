@@ -77,10 +77,10 @@ static int kept(int64_t n)
     return allowed[i];
 }
 
-/* As many blocks as a row needs to stay in registers, or as near to that as possible: the fewer rows
- * are on their way at a time, the more of what is read again comes from the L2 cache.  1 where the
- * target has no clusters, where `row` threads are not the most that a block may have, and where a
- * thread keeps nothing.  A default has to run on every GPU of a target, so it has no cluster that
+/* As many blocks as a row needs to stay in registers, or as near to that as possible: the fewer
+ * rows are on their way at a time, the more of what is read again comes from the L2 cache.  1 where
+ * the target has no clusters, where `row` threads are not the most that a block may have, and where
+ * a thread keeps nothing.  A default has to run on every GPU of a target, so it has no cluster that
  * some of them refuse. */
 static int blocks_for(struct eider_target target, int64_t vectors, int row, int most)
 {
