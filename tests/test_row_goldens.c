@@ -320,7 +320,7 @@ static void compare(const struct run *r, const char *name, const char *key, size
             int per_row = r->n_cols[i] == 1 && json_is_array(want) && r->cols > 1;
             double w = per_row ? number(json_array_get(want, row)) : element(want, row, col);
             double allowed = fmax(size(r->golden, row, col, w, &units), 0x1p-126);
-            if (!(fabs(got - w) <= units * unit * allowed))
+            if (isnan(w) ? !isnan(got) : !(fabs(got - w) <= units * unit * allowed))
                 fail_msg("%s: %s[%zu, %zu] is %.9g, want %.9g: %.3g units of %.3g allowed", id,
                          name, row, col, got, w, fabs(got - w) / (unit * allowed), units);
         }
@@ -365,6 +365,55 @@ static const struct check {
      "logits",
      CE_KEYS " dlse=0",
      {{"dlogits", "out_dlogits", logit_slope}},
+     1},
+    {"cross_entropy",
+     "logits",
+     "cross_entropy_full_train",
+     NULL,
+     CE_KEYS " class_weight=1",
+     {{"loss", "out_loss", of_logits}, {"dlogits", "out_dlogits", logit_slope}},
+     1},
+    {"cross_entropy",
+     "out_loss",
+     "loss_sum",
+     NULL,
+     "loss=out_loss",
+     {{"total", "out_loss_sum", plain}},
+     1},
+    {"cross_entropy",
+     "out_loss",
+     "loss_mean",
+     NULL,
+     "loss=out_loss target=targets",
+     {{"mean", "out_loss_mean", plain}},
+     1},
+    {"rmsnorm",
+     "x",
+     "add_rmsnorm_full",
+     NULL,
+     "residual=0 bias=0 offset=0",
+     {{"y", "out_y", norm_value}, {"rstd", "out_rstd", plain}},
+     1},
+    {"rmsnorm",
+     "x",
+     "add_rmsnorm_backward",
+     NULL,
+     "total=x rstd=out_rstd dtotal=0 offset=0",
+     {{"dx", "out_dx", norm_slope}},
+     1},
+    {"layernorm",
+     "x",
+     "add_layernorm_full",
+     NULL,
+     "residual=0 offset=0",
+     {{"y", "out_y", norm_value}, {"mean", "out_mean", of_logits}, {"rstd", "out_rstd", plain}},
+     1},
+    {"layernorm",
+     "x",
+     "add_layernorm_backward",
+     NULL,
+     "total=x mean=out_mean rstd=out_rstd dtotal=0 offset=0",
+     {{"dx", "out_dx", norm_slope}},
      1},
     {"rmsnorm",
      "x",
@@ -456,7 +505,7 @@ static int check_all(int kernels, const char *config)
 static void the_reference_has_the_golden_values(void **state)
 {
     (void)state;
-    assert_int_equal(check_all(0, NULL), 7 * 15 + 8 * 3);
+    assert_int_equal(check_all(0, NULL), 7 * 20 + 8 * 5);
 }
 
 static void kernels_have_the_golden_values(void **state)
