@@ -14,6 +14,7 @@
 #include "pack.h"
 
 #define PICK_DEPTH_MAX 16
+#define ELEMENTS_IN_FLIGHT 2   /* of a thread, where a launch does not allow vectors */
 #define SHARED_BYTES_MAX 49152 /* of a block, without asking for more */
 
 static const struct eider_graph *graph_of(const struct eider_row_build *b)
@@ -548,6 +549,20 @@ static void shift_row(struct eider_row_build *b)
     b->end = LLVMBuildAdd(ir, b->cols, b->shift, "");
 }
 
+/* Sets where the thread's first place is in each operand. */
+static void locate_first(struct eider_row_build *b)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef first = b->shift ? LLVMBuildSExt(ir, b->first, b->i64, "")
+                                  : LLVMBuildZExt(ir, b->first, b->i64, "");
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        int64_t size = (int64_t)eider_dtype_size(b->layout->operands[i].type);
+        if (b->layout->operands[i].kind == EIDER_SCALAR) continue;
+        LLVMValueRef offset = LLVMBuildMul(ir, first, eider_row_number(b->i64, size), "");
+        b->mine[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &offset, 1, "");
+    }
+}
+
 void eider_row_locate(struct eider_row_build *b, LLVMValueRef row)
 {
     LLVMBuilderRef ir = b->e->builder;
@@ -570,14 +585,7 @@ void eider_row_locate(struct eider_row_build *b, LLVMValueRef row)
         }
     }
     if (b->leader >= 0) shift_row(b);
-    LLVMValueRef first = b->shift ? LLVMBuildSExt(ir, b->first, b->i64, "")
-                                  : LLVMBuildZExt(ir, b->first, b->i64, "");
-    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
-        int64_t size = (int64_t)eider_dtype_size(b->layout->operands[i].type);
-        if (b->layout->operands[i].kind == EIDER_SCALAR) continue;
-        LLVMValueRef offset = LLVMBuildMul(ir, first, eider_row_number(b->i64, size), "");
-        b->mine[i] = LLVMBuildGEP2(ir, b->i8, b->base[i], &offset, 1, "");
-    }
+    locate_first(b);
 }
 
 /* The row of this thread. */
@@ -635,8 +643,32 @@ static void begin_way(struct eider_row_build *b, int by_vector)
     b->one = eider_row_context(b, 1);
 }
 
-/* The kernel by vectors, and once more, in few instructions, for launches that do not allow them:
- * nothing stays in registers there. */
+/* Sets how many elements a pack has, and how many packs a vector. */
+static void set_width(struct eider_row_build *b)
+{
+    b->e->width = b->machine->width(b->e);
+    if (b->e->width > b->c.vec) b->e->width = b->c.vec;
+    b->width = b->e->width;
+    b->n_packs = b->c.vec / b->width;
+}
+
+/* From here on vectors have one element, and nothing stays in registers. */
+static void take_elements(struct eider_row_build *b)
+{
+    b->c.vec = 1;
+    b->c.keep = 0;
+    b->c.unroll = ELEMENTS_IN_FLIGHT;
+    set_width(b);
+    b->leader = -1;
+    b->ragged = 0;
+    b->shift = NULL;
+    b->end = b->cols;
+    b->first = b->thread;
+    locate_first(b);
+}
+
+/* The kernel by vectors, and once more, in few instructions, for launches that do not allow
+ * them. */
 static void build_ways(struct eider_row_build *b)
 {
     LLVMBuilderRef ir = b->e->builder;
@@ -652,7 +684,7 @@ static void build_ways(struct eider_row_build *b)
     for (int by_vector = 1; by_vector >= 0; by_vector--) {
         LLVMPositionBuilderAtEnd(ir, by_vector ? fast : slow);
         begin_way(b, by_vector);
-        if (!by_vector) b->c.keep = 0, b->c.unroll = 1;
+        if (!by_vector) take_elements(b);
         if (b->e->status == EIDER_OK) build_stages(b);
         if (b->e->status == EIDER_OK) LLVMBuildBr(ir, end);
     }
@@ -685,10 +717,7 @@ static void set_types(struct eider_row_build *b)
     b->i8 = LLVMInt8TypeInContext(context);
     b->i32 = LLVMInt32TypeInContext(context);
     b->i64 = LLVMInt64TypeInContext(context);
-    b->e->width = b->machine->width(b->e);
-    if (b->e->width > b->c.vec) b->e->width = b->c.vec;
-    b->width = b->e->width;
-    b->n_packs = b->c.vec / b->width;
+    set_width(b);
 }
 
 eider_status eider_row_open(struct eider_row_build *b)
