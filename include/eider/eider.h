@@ -446,7 +446,8 @@ typedef struct eider_request {
     const char *assembler; /* NULL, "auto", "nvptxcompiler", "ptxas", "nvjitlink", "driver" */
     int32_t line_info;     /* nonzero: map machine code to IR lines; same code */
     int32_t any_layout;    /* nonzero: accept any strides up to the rank of `args` */
-    int32_t checked;       /* nonzero: record places outside of a row, see eider_kernel_check */
+    int32_t checked;       /* nonzero: record places outside of a row, see eider_kernel_check;
+                            * a tuning times kernels without */
 } eider_request;
 
 /* Finds what `request` describes for `device` in memory or on disk, or builds it.  May
