@@ -314,6 +314,9 @@ static void types_follow_from_the_operands(void **state)
     assert_string_equal(type_of("out = pick(x, col() + 1) * 0.5", EIDER_F64), "f64");
     assert_string_equal(type_of("out = pick(x, 0.5)", EIDER_F32), "");
     assert_non_null(strstr(eider_error(), "the place in the row is an integer"));
+    assert_string_equal(type_of("in x, t, u: i32; out = pick(x, select(u == 0, t, 0))", EIDER_F32),
+                        "");
+    assert_non_null(strstr(eider_error(), "and so 't' should be i32 or i64"));
     assert_string_equal(type_of("out = sum(x > 0)", EIDER_F32), "");
     assert_string_equal(type_of("out = select(any(x), 1, 0)", EIDER_F32), "");
 }

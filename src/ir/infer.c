@@ -6,6 +6,8 @@
  */
 #include "infer.h"
 
+#include <stdio.h>
+
 #include "ops.h"
 
 /* Literals, and what is computed from them alone. */
@@ -134,12 +136,26 @@ static eider_status infer_cast(struct inference *in, eider_node id)
     return EIDER_OK;
 }
 
+/* The input that a value is, or is first computed from; NULL where that is none. */
+static const char *source_of(const struct eider_graph *g, eider_node id)
+{
+    while (g->cells[id].n_args) id = eider_graph_args(g, id)[g->cells[id].op == EIDER_OP_select];
+    return g->cells[id].op == EIDER_OP_input ? g->operands[g->cells[id].payload].name : NULL;
+}
+
 static eider_status infer_pick(struct inference *in, eider_node id)
 {
     const eider_node *args = eider_graph_args(in->g, id);
     uint8_t place = in->types[args[1]];
-    if (!is_integer(place) && place != WEAK_INTEGER)
-        return mismatch(in, id, "the place in the row is an integer");
+    char reason[160] = "the place in the row is an integer";
+    if (!is_integer(place) && place != WEAK_INTEGER) {
+        const char *source = source_of(in->g, args[1]);
+        if (source)
+            snprintf(reason, sizeof reason,
+                     "the place in the row is an integer, and so '%s' should be i32 or i64",
+                     source);
+        return mismatch(in, id, reason);
+    }
     in->types[id] = in->types[args[0]];
     return EIDER_OK;
 }
