@@ -295,6 +295,49 @@ static void votes_shuffles_and_arithmetic_run(void **state)
     assert_int_equal(by_value[1], 77); /* a parameter by value is the thread's own copy */
 }
 
+static const char cluster_text[] =
+    "target triple = \"nvptx64-nvidia-cuda\"\n"
+    "@mine = internal addrspace(3) global [64 x i32] undef, align 4\n"
+    "declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
+    "declare i32 @llvm.nvvm.read.ptx.sreg.cluster.ctarank()\n"
+    "declare i32 @llvm.nvvm.read.ptx.sreg.cluster.nctarank()\n"
+    "declare void @llvm.nvvm.barrier.cluster.arrive()\n"
+    "declare void @llvm.nvvm.barrier.cluster.wait()\n"
+    "declare ptr @llvm.nvvm.mapa(ptr, i32)\n"
+    "define ptx_kernel void @k(ptr addrspace(1) %out) {\n"
+    "  %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
+    "  %rank = call i32 @llvm.nvvm.read.ptx.sreg.cluster.ctarank()\n"
+    "  %size = call i32 @llvm.nvvm.read.ptx.sreg.cluster.nctarank()\n"
+    "  %a = getelementptr [64 x i32], ptr addrspace(3) @mine, i32 0, i32 %t\n"
+    "  %g = addrspacecast ptr addrspace(3) %a to ptr\n"
+    "  %p = call ptr @llvm.nvvm.mapa(ptr %g, i32 0)\n"
+    "  store i32 %t, ptr %p\n"
+    "  call void @llvm.nvvm.barrier.cluster.arrive()\n"
+    "  call void @llvm.nvvm.barrier.cluster.wait()\n"
+    "  %other = sub i32 63, %t\n"
+    "  %b = getelementptr [64 x i32], ptr addrspace(3) @mine, i32 0, i32 %other\n"
+    "  %v = load i32, ptr addrspace(3) %b\n"
+    "  %r = mul i32 %rank, 10000\n"
+    "  %s = sub i32 %size, 1000\n"
+    "  %x = add i32 %r, %s\n"
+    "  %y = mul i32 %v, 100\n"
+    "  %z = add i32 %x, %y\n"
+    "  %q = getelementptr i32, ptr addrspace(1) %out, i32 %t\n"
+    "  store i32 %z, ptr addrspace(1) %q\n"
+    "  ret void\n"
+    "}\n";
+
+static void intrinsics_of_clusters_have_counterparts(void **state)
+{
+    int out[N_THREADS], *out_ptr = out;
+    void *params[] = {&out_ptr};
+    (void)state;
+    run_block(cluster_text, params);
+    for (int t = 0; t < N_THREADS; t++)
+        assert_int_equal(out[t], 10000 * (1000 + EIDER_SREG_CLUSTER_RANK) + 100 * (63 - t) +
+                                     EIDER_SREG_CLUSTER_SIZE);
+}
+
 static void what_cannot_run_is_named(void **state)
 {
     (void)state;
@@ -377,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reduction_runs),
         cmocka_unit_test(votes_shuffles_and_arithmetic_run),
+        cmocka_unit_test(intrinsics_of_clusters_have_counterparts),
         cmocka_unit_test(what_cannot_run_is_named),
         cmocka_unit_test(the_worker_compiles_it_too),
         cmocka_unit_test(memory_may_run_out_anywhere),

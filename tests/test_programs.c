@@ -16,7 +16,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static const char *const schedules[] = {NULL, "block=32,row=32,vec=1,keep=1,unroll=1"};
+static const char *const schedules[] = {NULL, "block=32,row=32,vec=1,keep=1,unroll=1",
+                                        "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1"};
 
 static void assert_near(double got, double want, double error)
 {
