@@ -327,7 +327,7 @@ static eider_status launch_clusters(const char *directory, int n, int result, ui
     eider_kernel *kernel;
     eider_counters counters;
     int64_t shape[] = {5, 4096}, row[] = {5, 1};
-    char config[32];
+    char config[48];
     static float memory[5 * 4096 + 5];
     eider_tensor args[] = {{.data = memory, .type = EIDER_F32, .rank = 2, .shape = shape},
                            {.data = memory + 5 * 4096, .type = EIDER_F32, .rank = 2, .shape = row}};
