@@ -76,7 +76,8 @@ static unsigned flags_of(const struct eider_layout *layout, const struct eider_r
 {
     unsigned flags = apart ? EIDER_ROW_APART | EIDER_ROW_ALIGNED : EIDER_ROW_ALIGNED;
     int last = layout->rank - 1;
-    if (eider_row_alike(layout, c->vec, s)) flags |= EIDER_ROW_ALIKE;
+    if (eider_row_shifts(layout, c->vec) && eider_row_alike(layout, c->vec, s))
+        flags |= EIDER_ROW_ALIKE;
     if (s->extent[s->rank - 1] % c->vec == 0) flags |= EIDER_ROW_EVEN;
     for (uint32_t i = 0; i < layout->n_operands; i++) {
         const struct eider_layout_operand *operand = &layout->operands[i];

@@ -36,13 +36,13 @@ int eider_row_leader(const struct eider_layout *layout, int vec)
     return leader;
 }
 
-/* The bits that two addresses of operands, or two strides, differ in, in elements. */
+/* The low bits that two addresses of operands, or two strides, differ in, in elements. */
 static uint64_t differ(const struct eider_layout *layout, uint32_t i, uint64_t a, uint32_t j,
                        uint64_t b)
 {
-    int64_t size_i = (int64_t)eider_dtype_size(layout->operands[i].type);
-    int64_t size_j = (int64_t)eider_dtype_size(layout->operands[j].type);
-    return (uint64_t)((int64_t)a / size_i) ^ (uint64_t)((int64_t)b / size_j);
+    int by_i = __builtin_ctz((unsigned)eider_dtype_size(layout->operands[i].type));
+    int by_j = __builtin_ctz((unsigned)eider_dtype_size(layout->operands[j].type));
+    return a >> by_i ^ b >> by_j;
 }
 
 int eider_row_alike(const struct eider_layout *layout, int vec, const struct eider_map_space *space)

@@ -135,6 +135,33 @@ static void the_first_and_the_last_element_count(void **state)
                       2e-6, 1e-30);
 }
 
+/* Only elements of the row are looked at by a kernel that checks: its first vector has some before
+ * the row, its last some behind. */
+static void places_beyond_a_row_are_no_faults(void **state)
+{
+    (void)state;
+    for (size_t misalign = 0; misalign < 4; misalign++) {
+        eider_kernel *kernel;
+        struct row_call c = {.text = "y = pick(x, col()) / sum(x)",
+                             .rows = 4,
+                             .cols = 77,
+                             .misalign = misalign,
+                             .fill = row_wave};
+        row_make(&c);
+        eider_request request = {.program = c.program,
+                                 .args = c.args,
+                                 .n_args = c.n,
+                                 .config = "vec=8,row=4,block=32,keep=1,unroll=1",
+                                 .checked = 1};
+        must(eider_prepare(row_cpu, &request, &kernel));
+        must(eider_launch(kernel, NULL, c.args, c.n));
+        must(eider_kernel_check(kernel, NULL));
+        row_compare(&c, 2e-6, 1);
+        eider_kernel_release(kernel);
+        row_release(&c);
+    }
+}
+
 /* ---- Memory -------------------------------------------------------------------------- */
 
 /* Memory of which the first byte, or the last, is at the border of what can be read. */
@@ -441,6 +468,7 @@ int main(void)
         cmocka_unit_test(types_of_different_sizes_share_a_shift),
         cmocka_unit_test(rows_longer_than_what_is_kept),
         cmocka_unit_test(the_first_and_the_last_element_count),
+        cmocka_unit_test(places_beyond_a_row_are_no_faults),
         cmocka_unit_test(nothing_outside_of_the_memory_is_touched),
         cmocka_unit_test(vectors_are_aligned),
         cmocka_unit_test(equal_rows_at_equal_shifts_have_equal_bits),
