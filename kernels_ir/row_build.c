@@ -216,46 +216,70 @@ void eider_row_compute_row(struct eider_row_build *b, uint32_t level)
 
 /* ---- Vectors of a thread ------------------------------------------------------ */
 
-/* What is known of a vector between places `from` and `beyond` of the row, were it not shifted. */
-static void place_edges(struct eider_row_build *b, struct eider_row_vector *v, int64_t from,
-                        int64_t beyond)
+/* `base` + step * k in every lane k of a pack. */
+static LLVMValueRef steps(const struct eider_row_build *b, int64_t base, int64_t step)
 {
-    LLVMBuilderRef ir = b->e->builder;
-    int64_t length = b->layout->length;
-    int at_end = !length || beyond > length, at_start = b->shift && from <= 0;
-    v->begins = v->whole = v->part = NULL;
-    if (at_end)
-        v->begins = LLVMBuildICmp(ir, b->shift ? LLVMIntSLT : LLVMIntULT, v->col, b->cols, "");
-    if (!b->ragged) {
-        v->whole = v->begins;
-    } else if (at_start || at_end) {
-        LLVMValueRef end = eider_row_number(b->i32, length - b->c.vec + 1);
-        v->whole = LLVMBuildICmp(ir, LLVMIntULT, v->col, end, "");
-        v->part = LLVMBuildNot(ir, v->whole, "");
-        if (v->begins) v->part = LLVMBuildAnd(ir, v->part, v->begins, "");
-    }
+    LLVMValueRef lanes[64];
+    for (int lane = 0; lane < b->width; lane++)
+        lanes[lane] = eider_row_number(b->i32, base + step * lane);
+    return b->width == 1 ? lanes[0] : LLVMConstVector(lanes, (unsigned)b->width);
 }
 
-/* `v->col` as the place of the first element, of a thread's vector. */
+/* Which ends of the row may lie within a vector. */
+struct ends {
+    int start, end;
+};
+
+static void place_ends(struct eider_row_build *b, struct eider_row_vector *v, struct ends ends)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    v->begins = v->whole = v->part = NULL;
+    if (ends.end)
+        v->begins = LLVMBuildICmp(ir, b->shift ? LLVMIntSLT : LLVMIntULT, v->col, b->cols, "");
+    if (!b->ragged || (!ends.start && !ends.end)) {
+        v->whole = v->begins;
+        return;
+    }
+    LLVMValueRef zero = eider_row_number(b->i32, 0);
+    LLVMValueRef last = eider_row_number(b->i32, b->layout->length - b->c.vec + 1);
+    if (ends.end)
+        v->whole = LLVMBuildICmp(ir, ends.start ? LLVMIntULT : LLVMIntSLT, v->col, last, "");
+    else
+        v->whole = LLVMBuildICmp(ir, LLVMIntSGE, v->col, zero, "");
+    v->part = LLVMBuildNot(ir, v->whole, "");
+    if (v->begins) v->part = LLVMBuildAnd(ir, v->part, v->begins, "");
+}
+
+/* Which elements of the vector's pack `p` are in the row; one comparison each with a constant
+ * where only one end of the row is near. */
+static LLVMValueRef valid_of(struct eider_row_build *b, const struct eider_row_vector *v, int p,
+                             struct ends ends)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int64_t length = b->layout->length, k = (int64_t)p * b->width;
+    if (length && !b->ragged) return eider_row_spread(b, v->whole, b->width);
+    if (!length || (ends.start && ends.end))
+        return LLVMBuildICmp(ir, LLVMIntULT, v->packs[p].col,
+                             eider_row_spread(b, b->cols, b->width), "");
+    LLVMValueRef first = eider_row_spread(b, v->col, b->width);
+    return ends.end ? LLVMBuildICmp(ir, LLVMIntSLT, first, steps(b, length - k, -1), "")
+                    : LLVMBuildICmp(ir, LLVMIntSGE, first, steps(b, -k, -1), "");
+}
+
+/* `v->col` as the place of the first element, of a thread's vector, which is at least `from` where
+ * nothing is shifted, and the last one's is below `beyond`. */
 static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, int64_t from,
                          int64_t beyond)
 {
     LLVMBuilderRef ir = b->e->builder;
-    place_edges(b, v, from, beyond);
+    int64_t length = b->layout->length;
+    struct ends ends = {.start = b->shift && from <= 0, .end = !length || beyond > length};
+    place_ends(b, v, ends);
     for (int p = 0; p < b->n_packs; p++) {
         struct eider_row_context *c = &v->packs[p];
-        LLVMValueRef lanes[64];
-        for (int lane = 0; lane < b->width; lane++)
-            lanes[lane] = eider_row_number(b->i32, (int64_t)p * b->width + lane);
-        LLVMValueRef step = b->width == 1 ? lanes[0] : LLVMConstVector(lanes, (unsigned)b->width);
+        LLVMValueRef step = steps(b, (int64_t)p * b->width, 1);
         c->col = LLVMBuildAdd(ir, eider_row_spread(b, v->col, b->width), step, "");
-        c->valid = NULL;
-        if (!v->whole) continue;
-        if (b->layout->length && !b->ragged)
-            c->valid = eider_row_spread(b, v->whole, b->width);
-        else
-            c->valid =
-                LLVMBuildICmp(ir, LLVMIntULT, c->col, eider_row_spread(b, b->cols, b->width), "");
+        c->valid = v->whole ? valid_of(b, v, p, ends) : NULL;
     }
 }
 
