@@ -277,7 +277,7 @@ static void vectors_are_aligned(void **state)
     static const int vecs[] = {2, 4, 8, 16};
     char config[64];
     (void)state;
-    for (size_t k = 0; k < 48; k++) {
+    for (size_t k = 0; k < 30; k++) {
         struct row_call c = {.text = mixed,
                              .config = config,
                              .math = EIDER_MATH_FAST,
@@ -352,6 +352,51 @@ static void single_elements_give_equal_rows_equal_bits(void **state)
         row_run(&c);
         for (int64_t r = 1; r < c.rows; r++) assert_true(same_bits(&c, r, 0));
         row_release(&c);
+    }
+}
+
+/* ---- Failures ------------------------------------------------------------------------------ */
+
+static eider_status compile_with(struct counting_allocator *memory)
+{
+    static float data[2][32];
+    static int64_t shape[2] = {2, 15};
+    eider_context_options options = {.allocator = counting_allocator(memory), .cpu_threads = 1};
+    eider_tensor args[2] = {tensor_of(data[0], EIDER_F32, 2, shape),
+                            tensor_of(data[1], EIDER_F32, 2, shape)};
+    eider_context *context = NULL;
+    eider_device *device = NULL;
+    eider_program *program = NULL;
+    eider_kernel *kernel = NULL;
+    memory->n_calls = 0;
+    eider_status status = eider_context_create(&options, &context);
+    if (status == EIDER_OK) status = eider_device_open(context, "cpu", &device);
+    if (status == EIDER_OK) status = eider_program_parse(context, "y = x / sum(x)", &program);
+    eider_request request = {.program = program,
+                             .args = args,
+                             .n_args = 2,
+                             .config = "vec=8,row=1,block=1,keep=1,unroll=1"};
+    if (status == EIDER_OK) status = eider_prepare(device, &request, &kernel);
+    if (status == EIDER_OK) status = eider_launch(kernel, NULL, args, 2);
+    eider_kernel_release(kernel);
+    eider_program_release(program);
+    eider_device_release(device);
+    eider_context_destroy(context);
+    return status;
+}
+
+static void a_failed_allocation_is_survived(void **state)
+{
+    struct counting_allocator memory = {0};
+    (void)state;
+    assert_int_equal(compile_with(&memory), EIDER_OK);
+    long total = memory.n_calls;
+    for (long at = 1; at <= total; at += 1 + at / 12) {
+        memory.fail_at = at;
+        eider_status status = compile_with(&memory);
+        if (status != EIDER_OOM && status != EIDER_OK)
+            fail_msg("allocation %ld: %s", at, eider_error());
+        if (memory.n_alive) fail_msg("allocation %ld: lost blocks", at);
     }
 }
 
@@ -473,6 +518,7 @@ int main(void)
         cmocka_unit_test(vectors_are_aligned),
         cmocka_unit_test(equal_rows_at_equal_shifts_have_equal_bits),
         cmocka_unit_test(single_elements_give_equal_rows_equal_bits),
+        cmocka_unit_test(a_failed_allocation_is_survived),
         cmocka_unit_test(layouts_know_where_rows_begin),
         cmocka_unit_test(the_default_moves_sixteen_bytes_at_once),
         cmocka_unit_test(vectors_are_as_many_as_shifts_make),
