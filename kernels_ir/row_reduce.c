@@ -271,28 +271,31 @@ struct exchange {
     int slots, n;        /* slots of a block, for each value */
 };
 
-/* Address of slot `number` of those that begin `at` bytes into shared memory. */
-static LLVMValueRef slot(struct eider_row_build *b, uint32_t at, LLVMValueRef number)
+/* Address of slot `number` of those that shared memory begins with. */
+static LLVMValueRef slot(struct eider_row_build *b, LLVMValueRef number)
 {
-    LLVMBuilderRef ir = b->e->builder;
-    LLVMValueRef offset = LLVMBuildMul(ir, number, eider_row_number(b->i32, SLOT_BYTES), "");
-    offset = LLVMBuildAdd(ir, offset, eider_row_number(b->i32, at), "");
-    return LLVMBuildInBoundsGEP2(ir, b->i8, b->shared, &offset, 1, "");
+    LLVMValueRef size = eider_row_number(b->i32, SLOT_BYTES);
+    LLVMValueRef offset = LLVMBuildMul(b->e->builder, number, size, "");
+    return LLVMBuildInBoundsGEP2(b->e->builder, b->i8, b->shared, &offset, 1, "");
 }
 
-static void put(struct eider_row_build *b, const struct exchange *x, uint32_t at, LLVMValueRef v)
+/* Of such a slot, the one `at` bytes further on. */
+static LLVMValueRef further(struct eider_row_build *b, LLVMValueRef slot, uint32_t at)
 {
-    LLVMValueRef to = slot(b, at, x->number);
-    if (x->peer) to = eider_emit_peer(b->e, to, x->peer);
+    LLVMValueRef offset = eider_row_number(b->i32, at);
+    return LLVMBuildInBoundsGEP2(b->e->builder, b->i8, slot, &offset, 1, "");
+}
+
+static void put(struct eider_row_build *b, LLVMValueRef to, LLVMValueRef v)
+{
     if (LLVMTypeOf(v) == b->i1) v = LLVMBuildZExt(b->e->builder, v, b->i32, "");
     LLVMSetAlignment(LLVMBuildStore(b->e->builder, v, to), SLOT_BYTES);
 }
 
-static LLVMValueRef get(struct eider_row_build *b, const struct exchange *x, uint32_t at,
-                        LLVMTypeRef type)
+static LLVMValueRef get(struct eider_row_build *b, LLVMValueRef from, LLVMTypeRef type)
 {
     LLVMTypeRef stored = type == b->i1 ? b->i32 : type;
-    LLVMValueRef v = LLVMBuildLoad2(b->e->builder, stored, slot(b, at, x->takes), "");
+    LLVMValueRef v = LLVMBuildLoad2(b->e->builder, stored, from, "");
     LLVMSetAlignment(v, SLOT_BYTES);
     return type == b->i1 ? LLVMBuildTrunc(b->e->builder, v, b->i1, "") : v;
 }
@@ -304,12 +307,14 @@ static void leave_values(struct eider_row_build *b, const struct eider_row_total
     uint32_t at = b->shared_used, bytes = (uint32_t)x->slots * SLOT_BYTES;
     LLVMBuildCondBr(b->e->builder, x->leaves, leave, after);
     LLVMPositionBuilderAtEnd(b->e->builder, leave);
+    LLVMValueRef to = slot(b, x->number);
+    if (x->peer) to = eider_emit_peer(b->e, to, x->peer);
     for (int i = 0; i < n; i++) {
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
-        put(b, x, at, totals[i].value);
+        put(b, further(b, to, at), totals[i].value);
         at += bytes;
         if (!totals[i].place) continue;
-        put(b, x, at, totals[i].place);
+        put(b, further(b, to, at), totals[i].place);
         at += bytes;
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
@@ -321,13 +326,14 @@ static void take_values(struct eider_row_build *b, struct eider_row_total *total
                         const struct exchange *x)
 {
     uint32_t bytes = (uint32_t)x->slots * SLOT_BYTES;
+    LLVMValueRef from = slot(b, x->takes);
     for (int i = 0; i < n; i++) {
         struct eider_row_total *t = &totals[i];
         eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
-        t->value = get(b, x, b->shared_used, LLVMTypeOf(t->value));
+        t->value = get(b, further(b, from, b->shared_used), LLVMTypeOf(t->value));
         b->shared_used += bytes;
         if (t->place) {
-            t->place = get(b, x, b->shared_used, b->i32);
+            t->place = get(b, further(b, from, b->shared_used), b->i32);
             b->shared_used += bytes;
         }
         fold_threads(b, t, x->n);
