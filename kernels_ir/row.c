@@ -12,10 +12,17 @@
 
 #define PARAM_BYTES_MAX 4096 /* of kernel parameters, up to PTX 8.0 */
 #define WARP 32
+#define ASYNC_SM 80
 #define KEPT_MAX 256 /* elements: a thread has that many registers */
 
 _Static_assert(KEPT_MAX <= EIDER_ROW_PACKS_MAX && 8 * EIDER_ROW_VEC_MAX <= EIDER_ROW_PACKS_MAX,
                "a pack has an element at least");
+
+/* A parameter that the template may not have. */
+static int number_or(const struct eider_config *config, enum eider_param param, int otherwise)
+{
+    return config->choice[param] < 0 ? otherwise : eider_config_number(config, param);
+}
 
 struct eider_row_config eider_row_config_of(const struct eider_config *config)
 {
@@ -25,9 +32,10 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
         .block = eider_config_number(config, EIDER_PARAM_block),
         .row = eider_config_number(config, EIDER_PARAM_row),
         .keep = eider_config_number(config, EIDER_PARAM_keep),
-        .cluster = config->choice[EIDER_PARAM_cluster] < 0
-                       ? 1
-                       : eider_config_number(config, EIDER_PARAM_cluster),
+        .cluster = number_or(config, EIDER_PARAM_cluster, 1),
+        .shared = number_or(config, EIDER_PARAM_shared, 0),
+        .async = number_or(config, EIDER_PARAM_async, 0),
+        .resident = number_or(config, EIDER_PARAM_resident, 0),
         .load = (enum eider_load_policy)config->choice[EIDER_PARAM_load],
         .store = (enum eider_store_policy)config->choice[EIDER_PARAM_store],
     };
@@ -192,6 +200,40 @@ static eider_status check_cluster(struct eider_target target, const struct eider
     return EIDER_OK;
 }
 
+/* Of a block; the CUDA C++ Programming Guide, technical specifications per compute capability. */
+static const struct {
+    int sm;
+    int64_t bytes;
+} shared_limits[] = {{75, 64 << 10},   {80, 163 << 10}, {86, 99 << 10},   {87, 163 << 10},
+                     {89, 99 << 10},   {90, 227 << 10}, {100, 227 << 10}, {103, 227 << 10},
+                     {110, 227 << 10}, {120, 99 << 10}, {121, 99 << 10}};
+
+int64_t eider_row_shared_limit(struct eider_target target)
+{
+    int64_t bytes = 48 << 10;
+    for (size_t i = 0; i < sizeof shared_limits / sizeof *shared_limits; i++)
+        if (shared_limits[i].sm <= target.sm) bytes = shared_limits[i].bytes;
+    return target.sm ? bytes : 227 << 10;
+}
+
+static eider_status check_shared(const struct eider_layout *layout, struct eider_target target,
+                                 const struct eider_row_config *c)
+{
+    int64_t bytes = eider_row_launch_bytes(layout, c), most = eider_row_shared_limit(target);
+    if (c->shared && c->block < WARP)
+        return eider_fail(EIDER_CONFIG,
+                          "shared=%d, block=%d: shared memory needs whole warps of 32", c->shared,
+                          c->block);
+    if (c->async && target.sm && target.sm < ASYNC_SM)
+        return eider_fail(EIDER_CONFIG, "async=1: sm_%d has no asynchronous copies; from sm_%d on",
+                          target.sm, ASYNC_SM);
+    if (bytes > most)
+        return eider_fail(EIDER_CONFIG,
+                          "shared=%d, block=%d: %lld bytes of shared memory; %lld are possible",
+                          c->shared, c->block, (long long)bytes, (long long)most);
+    return EIDER_OK;
+}
+
 eider_status eider_row_check(const struct eider_layout *layout, struct eider_target target,
                              const struct eider_config *config)
 {
@@ -212,6 +254,7 @@ eider_status eider_row_check(const struct eider_layout *layout, struct eider_tar
         return eider_fail(EIDER_CONFIG, "row=%d, block=%d: threads of a row need whole warps",
                           c.row, c.block);
     EIDER_TRY(check_cluster(target, &c));
+    EIDER_TRY(check_shared(layout, target, &c));
     eider_row_slots_of(layout, &slots);
     if (slots.n > EIDER_SLOTS_MAX || slots.n * 8 > PARAM_BYTES_MAX)
         return eider_fail(EIDER_TOO_LARGE,
@@ -233,8 +276,14 @@ static eider_status row_check(const struct eider_layout *layout, struct eider_ta
 static uint32_t row_fibers(const struct eider_layout *layout, const struct eider_config *config)
 {
     struct eider_row_config c = eider_row_config_of(config);
-    (void)layout;
-    return eider_row_threads(&c) > 1 ? (uint32_t)c.block : 0;
+    int waits = eider_row_threads(&c) > 1 || eider_row_launch_bytes(layout, &c) > 0;
+    return waits ? (uint32_t)c.block : 0;
+}
+
+static uint32_t row_shared(const struct eider_layout *layout, const struct eider_config *config)
+{
+    struct eider_row_config c = eider_row_config_of(config);
+    return (uint32_t)eider_row_launch_bytes(layout, &c);
 }
 
 /* ---- Bytes --------------------------------------------------------------- */
@@ -262,13 +311,14 @@ const struct eider_template eider_template_row = {
     .name = "row",
     .doc = "over rows: reductions along the last dimension, and everything around them",
     .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) |
-            USES(keep) | USES(cluster),
+            USES(keep) | USES(cluster) | USES(shared) | USES(async) | USES(resident),
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,
     .space = eider_row_space,
     .check = row_check,
     .fibers = row_fibers,
+    .shared = row_shared,
     .build = eider_row_build,
     .bind = eider_row_bind,
     .pass = row_pass,

@@ -8,6 +8,7 @@
  *   row_plan.c      the stages of a program
  *   row_build.c     the IR: the kernel and its stages
  *   row_memory.c    the IR: loads and stores of elements
+ *   row_shared.c    the IR: what stays in shared memory
  *   row_reduce.c    the IR: from the values of a row to one
  *   row_fault.c     the IR: places outside of the row are recorded
  *   column.c        another template, of sums down the rows, made of these parts
@@ -17,8 +18,13 @@
  * v belongs to thread v % (row * cluster) of the row: in a short row, some have none.  The
  * first `keep` vectors of each thread are loaded once and stay in registers as memory has them,
  * with what is costly to compute from them; the rest is computed anew in each stage, and of a
- * longer row the rest is read again, `unroll` vectors at a time.  What all rows share, such as
+ * longer row the next `shared` vectors stay in shared memory and the rest is read again, `unroll`
+ * vectors at a time.  What all rows share, such as
  * weights, is loaded for every use: it is in a cache.
+ *
+ * With `resident` blocks for each multiprocessor, blocks go through all rows, every so many rows
+ * one.  What all rows share then stays in shared memory, too, and while a thread stores the last
+ * of a row, the same vectors of its next row are on their way.
  *
  * Where a launch may be one that allows no vectors (alignment), the kernel exists twice: by
  * vectors, and by single elements with nothing kept, which is slower and short.
@@ -45,7 +51,7 @@
 
 /* A config as numbers. */
 struct eider_row_config {
-    int vec, unroll, block, row, keep, cluster;
+    int vec, unroll, block, row, keep, cluster, shared, async, resident;
     enum eider_load_policy load;
     enum eider_store_policy store;
 };
@@ -106,11 +112,12 @@ eider_status eider_row_overlap_check(const struct eider_map_space *space,
 
 /* ---- The kernel's parameters --------------------------------------------- */
 
-/* Where each parameter is: the operands, then rows, cols and flags, then the extents of the
+/* Where each parameter is: the operands, then rows, cols, flags and how many parts of the rows are
+ * in flight, then the extents of the
  * dimensions that number rows but the first, then the strides that the layout leaves open. */
 struct eider_row_slots {
     uint32_t n;
-    uint16_t rows, cols, flags;
+    uint16_t rows, cols, flags, in_flight;
     uint16_t extent[EIDER_RANK_MAX];
     uint16_t stride[EIDER_OPERANDS_MAX][EIDER_RANK_MAX];
 };
@@ -199,11 +206,14 @@ struct eider_row_build {
                                             * lie side by side */
     struct eider_row_context one;          /* what is the same for the whole row */
     LLVMValueRef shared;
+    LLVMValueRef rows_memory; /* where vectors stay, in shared memory */
     uint32_t shared_used;
     LLVMValueRef rank;   /* i32, of the block in its cluster; NULL: there are none */
     int peers_begun;     /* the cluster's other blocks are known to have begun */
     LLVMValueRef faults; /* struct eider_fault, one after the other; NULL: nothing is recorded */
-    uint64_t loaded;     /* inputs of which the vectors that stay in registers have been loaded */
+    uint64_t loaded;     /* inputs of which the vectors that stay have been loaded */
+    uint64_t columns;    /* those that all rows share, which stay in shared memory */
+    LLVMValueRef more;   /* i1, where blocks go through all rows: there is a next one */
     int passes;          /* that have gone over them */
     int depth;           /* of picks within picks */
 };
@@ -228,6 +238,31 @@ void eider_row_load_row(struct eider_row_build *b);
 void eider_row_store_row(struct eider_row_build *b);
 /* The elements at c->col, which are inside the row, of the inputs in `which`. */
 void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c, uint64_t which);
+
+/* Makes room for the words of the inputs in `which`. */
+void eider_row_make_room(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                         uint64_t which);
+/* The elements of an input from a vector's words. */
+void eider_row_unpack(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector);
+/* Whether vectors of operand `i` are loaded as such where they are whole. */
+int eider_row_in_vectors(const struct eider_row_build *b, uint32_t i);
+/* The address of a vector, or of one that is in the row where this one is not. */
+LLVMValueRef eider_row_address(struct eider_row_build *b, uint32_t i,
+                               const struct eider_row_vector *vector);
+
+/* Shared memory, in bytes, that a block has for its part of rows. */
+int64_t eider_row_launch_bytes(const struct eider_layout *layout, const struct eider_row_config *c);
+/* Whether all rows have the elements of operand `i`, and they stay in shared memory. */
+int eider_row_is_column(const struct eider_layout *layout, const struct eider_row_config *c,
+                        uint32_t i);
+/* Takes the inputs in `which` of `n` vectors, the first at `at`, into shared memory; they are there
+ * after the wait.  Where `exists`, an i1 or NULL, does not hold, what they are does not matter. */
+void eider_row_fill_shared(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                           uint64_t which, LLVMValueRef at, LLVMValueRef exists);
+void eider_row_wait_shared(struct eider_row_build *b);
+/* Loads words and elements of the inputs in `which` from there. */
+void eider_row_load_shared(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                           uint64_t which, LLVMValueRef at);
 
 /* One reduction on its way: a value, and what goes with it. */
 struct eider_row_total {
@@ -301,6 +336,8 @@ void eider_row_compute_row(struct eider_row_build *b, uint32_t level);
 
 eider_status eider_row_check(const struct eider_layout *layout, struct eider_target target,
                              const struct eider_config *config);
+/* Bytes of shared memory that a block of the target may have. */
+int64_t eider_row_shared_limit(struct eider_target target);
 eider_status eider_row_layout(const struct eider_graph *program, const eider_tensor *args,
                               int any_layout, struct eider_layout *out);
 void eider_row_describe(const struct eider_graph *program, const struct eider_layout *layout,

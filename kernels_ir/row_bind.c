@@ -15,6 +15,7 @@ void eider_row_slots_of(const struct eider_layout *layout, struct eider_row_slot
     out->rows = (uint16_t)out->n++;
     out->cols = (uint16_t)out->n++;
     out->flags = (uint16_t)out->n++;
+    out->in_flight = (uint16_t)out->n++;
     for (int d = 1; d < layout->rank - 1; d++) out->extent[d] = (uint16_t)out->n++;
     for (uint32_t i = 0; i < layout->n_operands; i++)
         for (int d = 0; d < layout->rank && layout->operands[i].kind != EIDER_SCALAR; d++)
@@ -115,6 +116,10 @@ static eider_status put_geometry(const struct eider_layout *layout,
                           "%lld rows of %lld elements need %lld blocks, at most %d are possible",
                           (long long)s->count, (long long)cols, (long long)blocks, GRID_MAX);
     out->grid = (uint64_t)blocks;
+    out->per_unit = (uint32_t)c->resident;
+    out->granule = (uint32_t)c->cluster;
+    out->in_flight = slots->in_flight;
+    eider_bound_put(out, slots->in_flight, (uint64_t)(blocks / c->cluster));
     eider_bound_put(out, slots->rows, (uint64_t)s->count);
     eider_bound_put(out, slots->cols, (uint64_t)s->extent[s->rank - 1]);
     eider_bound_put(out, slots->flags, flags_of(layout, c, s, apart));

@@ -14,12 +14,18 @@
 #include "pack.h"
 
 #define PICK_DEPTH_MAX 16
+#define WARP 32
 #define ELEMENTS_IN_FLIGHT 2   /* of a thread, where a launch does not allow vectors */
 #define SHARED_BYTES_MAX 49152 /* of a block, without asking for more */
 
 static const struct eider_graph *graph_of(const struct eider_row_build *b)
 {
     return b->program->graph;
+}
+
+static LLVMValueRef param(struct eider_row_build *b, unsigned slot)
+{
+    return b->machine->param(b->e, slot);
 }
 
 LLVMValueRef eider_row_number(LLVMTypeRef type, int64_t value)
@@ -320,11 +326,15 @@ void eider_row_forget(struct eider_row_build *b, struct eider_row_vector *vector
 
 /* ---- A pass over the row -------------------------------------------------------- */
 
+struct place;
+
 /* What is done with the vectors of one step: totals are added to, or outputs are stored. */
 struct pass {
     const uint8_t *need;
     struct eider_row_total *totals; /* NULL: outputs are stored */
     int n_totals;
+    uint64_t fills;     /* nothing is computed: shared memory takes these inputs */
+    struct place *next; /* the last pass: where the next row is; or NULL */
 };
 
 static void set_outputs(struct eider_row_build *b, struct eider_row_context *c)
@@ -371,32 +381,90 @@ static int list_carried(struct pass *pass, LLVMValueRef **out)
     return n;
 }
 
-/* Elements from `from` on, which are in no register, `unroll` vectors at a time. */
-static void loop_rest(struct eider_row_build *b, struct pass *pass,
-                      struct eider_row_vector *vectors, int64_t from)
+/* A part of the row that a loop goes through, `unroll` vectors at a time. */
+struct part {
+    int64_t from, to; /* places; to: 0 is the end of the row */
+    int unroll;
+    int stays; /* in shared memory */
+};
+
+static LLVMValueRef end_of(struct eider_row_build *b, const struct part *part)
+{
+    LLVMValueRef end = eider_row_number(b->i32, part->to);
+    if (!part->to) return b->end;
+    LLVMValueRef shorter = LLVMBuildICmp(b->e->builder, LLVMIntULT, b->end, end, "");
+    return LLVMBuildSelect(b->e->builder, shorter, b->end, end, "");
+}
+
+/* Where a row is, of what the build knows. */
+struct place {
+    LLVMValueRef base[EIDER_OPERANDS_MAX], mine[EIDER_OPERANDS_MAX];
+    LLVMValueRef first, shift, end, row_number, row_exists;
+};
+
+static void swap_place(struct eider_row_build *b, struct place *p)
+{
+    struct place old = {.first = b->first,
+                        .shift = b->shift,
+                        .end = b->end,
+                        .row_number = b->row_number,
+                        .row_exists = b->row_exists};
+    memcpy(old.base, b->base, sizeof old.base);
+    memcpy(old.mine, b->mine, sizeof old.mine);
+    memcpy(b->base, p->base, sizeof p->base);
+    memcpy(b->mine, p->mine, sizeof p->mine);
+    b->first = p->first;
+    b->shift = p->shift;
+    b->end = p->end;
+    b->row_number = p->row_number;
+    b->row_exists = p->row_exists;
+    *p = old;
+}
+
+/* What a loop does with the vectors at `at`. */
+static void do_part(struct eider_row_build *b, const struct pass *pass, const struct part *part,
+                    struct eider_row_vector *vectors, LLVMValueRef at)
+{
+    eider_row_forget(b, vectors, part->unroll);
+    eider_row_place(b, vectors, part->unroll, at, -1);
+    if (pass->fills) {
+        eider_row_fill_shared(b, vectors, part->unroll, pass->fills, at, NULL);
+        return;
+    }
+    uint64_t inputs = eider_row_inputs(b, pass->need);
+    uint64_t there = part->stays ? inputs & (b->loaded | b->columns) : 0;
+    eider_row_load_shared(b, vectors, part->unroll, there, at);
+    eider_row_load(b, vectors, part->unroll, inputs & ~there);
+    do_step(b, pass, vectors, part->unroll);
+    if (!part->stays || !pass->next || b->e->status != EIDER_OK) return;
+    swap_place(b, pass->next);
+    eider_row_place(b, vectors, part->unroll, at, -1);
+    eider_row_fill_shared(b, vectors, part->unroll, b->loaded, at, b->more);
+    swap_place(b, pass->next);
+}
+
+static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
+                 const struct part *part)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec * b->c.unroll;
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec * part->unroll;
     LLVMValueRef *carried[3 * 64], before[3 * 64], phis[3 * 64];
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     int n = list_carried(pass, carried);
     for (int i = 0; i < n; i++) before[i] = *carried[i];
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), loop = eider_row_block(b, "rest");
-    LLVMBasicBlockRef after = eider_row_block(b, "rested");
-    LLVMValueRef first = eider_row_number(b->i32, from);
-    LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, b->end, ""), loop, after);
-    LLVMPositionBuilderAtEnd(ir, loop);
+    LLVMValueRef first = eider_row_number(b->i32, part->from), end = end_of(b, part);
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "part");
+    LLVMBasicBlockRef after = eider_row_block(b, "parted");
+    LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, end, ""), body, after);
+    LLVMPositionBuilderAtEnd(ir, body);
     LLVMValueRef at = LLVMBuildPhi(ir, b->i32, "");
     for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
-    eider_row_forget(b, vectors, b->c.unroll);
-    eider_row_place(b, vectors, b->c.unroll, at, -1);
-    eider_row_load(b, vectors, b->c.unroll, eider_row_inputs(b, pass->need));
-    do_step(b, pass, vectors, b->c.unroll);
+    do_part(b, pass, part, vectors, at);
     if (b->e->status != EIDER_OK) return;
     LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
-    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, b->end, "");
-    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, loop, after));
+    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, end, "");
+    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, body, after));
     LLVMAddIncoming(at, &first, &entry, 1);
     LLVMAddIncoming(at, &next, &latch, 1);
     for (int i = 0; i < n; i++) {
@@ -405,9 +473,9 @@ static void loop_rest(struct eider_row_build *b, struct pass *pass,
     }
     LLVMPositionBuilderAtEnd(ir, after);
     for (int i = 0; i < n; i++) {
-        LLVMValueRef end = *carried[i], ends[2] = {before[i], end};
+        LLVMValueRef last = *carried[i], ends[2] = {before[i], last};
         LLVMBasicBlockRef froms[2] = {entry, latch};
-        *carried[i] = LLVMBuildPhi(ir, LLVMTypeOf(end), "");
+        *carried[i] = LLVMBuildPhi(ir, LLVMTypeOf(last), "");
         LLVMAddIncoming(*carried[i], ends, froms, 2);
     }
 }
@@ -419,26 +487,63 @@ static void forget_words(struct eider_row_vector *vector, uint64_t which)
         if (which >> i & 1) vector->words[i] = NULL;
 }
 
+/* The part of the row that is in shared memory, and the one that is read again. */
+static struct part shared_part(const struct eider_row_build *b)
+{
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
+    return (struct part){.from = b->c.keep * step,
+                         .to = (b->c.keep + b->c.shared) * step,
+                         .unroll = b->c.shared % b->c.unroll ? 1 : b->c.unroll,
+                         .stays = 1};
+}
+
+static struct part rest_of(const struct eider_row_build *b)
+{
+    return (struct part){.from = shared_part(b).to, .unroll = b->c.unroll};
+}
+
+static int has_part(const struct eider_row_build *b, const struct part *part)
+{
+    if (part->stays && part->from == part->to) return 0;
+    return !b->layout->length || part->from < eider_row_cut(b->layout, b->c.vec) * b->c.vec;
+}
+
 static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
                     struct eider_row_vector *rest)
 {
-    int64_t held = (int64_t)b->c.keep * eider_row_threads(&b->c), from = held * b->c.vec;
-    int has_rest = !b->layout->length || held < eider_row_cut(b->layout, b->c.vec);
+    struct part parts[2] = {shared_part(b), rest_of(b)};
     uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
     for (int v = 0; v < b->c.keep; v++) {
         if (b->passes) eider_row_again(b, &kept[v]);
-        eider_row_load(b, &kept[v], 1, missing);
+        eider_row_load_shared(b, &kept[v], 1, missing & b->columns,
+                              eider_row_number(b->i32, v * step));
+        eider_row_load(b, &kept[v], 1, missing & ~b->columns);
         forget_words(&kept[v], missing);
         do_step(b, pass, &kept[v], 1);
     }
     b->passes++;
-    if (has_rest && b->e->status == EIDER_OK) loop_rest(b, pass, rest, from);
+    for (int i = 0; i < 2; i++)
+        if (has_part(b, &parts[i]) && b->e->status == EIDER_OK) loop(b, pass, rest, &parts[i]);
 }
 
 /* ---- The stages ------------------------------------------------------------------ */
 
+static int is_full_output(const struct eider_row_build *b, uint32_t i)
+{
+    return graph_of(b)->operands[i].kind == EIDER_OUTPUT &&
+           b->layout->operands[i].extent == EIDER_FULL;
+}
+
+static int has_full_outputs(const struct eider_row_build *b)
+{
+    int any = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) any |= is_full_output(b, i);
+    return any;
+}
+
 static void do_stage(struct eider_row_build *b, uint32_t stage, struct eider_row_vector *kept,
-                     struct eider_row_vector *rest)
+                     struct eider_row_vector *rest, struct place *next)
 {
     const struct eider_graph *g = graph_of(b);
     struct eider_row_total totals[64];
@@ -457,6 +562,7 @@ static void do_stage(struct eider_row_build *b, uint32_t stage, struct eider_row
     if (b->e->status != EIDER_OK) return;
     eider_row_plan_need(g, &b->plan, need);
     pass.need = need;
+    pass.next = stage + 1 == b->plan.n_stages && !has_full_outputs(b) ? next : NULL;
     do_pass(b, &pass, kept, rest);
     if (b->e->status == EIDER_OK) eider_row_total_end(b, totals, pass.n_totals);
     b->e->width = b->width;
@@ -475,48 +581,171 @@ static void wait_for_readers(struct eider_row_build *b)
 }
 
 static void store_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
-                          struct eider_row_vector *rest)
+                          struct eider_row_vector *rest, struct place *next)
 {
     const struct eider_graph *g = graph_of(b);
-    struct pass pass = {0};
+    struct pass pass = {.next = next};
     uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
-    int any = 0;
     if (b->e->status != EIDER_OK) return;
     for (uint32_t i = 0; i < g->n_operands; i++)
-        if (g->operands[i].kind == EIDER_OUTPUT && b->layout->operands[i].extent == EIDER_FULL)
-            need[g->operands[i].node] = 1, any = 1;
+        if (is_full_output(b, i)) need[g->operands[i].node] = 1;
     eider_row_plan_need(g, &b->plan, need);
     pass.need = need;
     wait_for_readers(b);
-    if (any) do_pass(b, &pass, kept, rest);
+    if (has_full_outputs(b)) do_pass(b, &pass, kept, rest);
     eider_row_store_row(b);
 }
 
-static void build_stages(struct eider_row_build *b)
+/* One row, of which shared memory has been given its part. */
+static void build_stages(struct eider_row_build *b, struct eider_row_vector *kept,
+                         struct eider_row_vector *rest, struct place *next)
+{
+    b->passes = 0;
+    b->shared_used = 0;
+    b->one = eider_row_context(b, 1);
+    if (b->e->status != EIDER_OK) return;
+    eider_row_load_row(b);
+    eider_row_forget(b, kept, b->c.keep);
+    if (b->c.keep) {
+        eider_row_place(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
+        eider_row_load(b, kept, b->c.keep, b->loaded);
+    }
+    if (b->rows_memory) eider_row_wait_shared(b);
+    for (uint32_t stage = 0; stage < b->plan.n_stages && b->e->status == EIDER_OK; stage++) {
+        eider_row_compute_row(b, stage);
+        do_stage(b, stage, kept, rest, next);
+    }
+    eider_row_compute_row(b, b->plan.n_stages);
+    store_outputs(b, kept, rest, next);
+}
+
+/* ---- The rows of a block ------------------------------------------------------------- */
+
+/* Which thread of its row this one is. */
+static void number_threads(struct eider_row_build *b)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef thread = b->machine->thread_index(b->e);
+    b->thread = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, b->c.row - 1), "");
+    if (b->c.cluster == 1) return;
+    b->rank = eider_emit_cluster_rank(b->e);
+    LLVMValueRef before = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, b->c.row), "");
+    b->thread = LLVMBuildAdd(ir, b->thread, before, "");
+    /* The first reduction waits for it. */
+    if (b->plan.n_stages) eider_emit_cluster_arrive(b->e, 1);
+}
+
+/* Goes to the row that this thread has in a part of the rows: as many as a block has at once. */
+static void go_to(struct eider_row_build *b, LLVMValueRef part)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int per_block = b->c.block / b->c.row;
+    LLVMValueRef row = part;
+    b->shift = NULL;
+    b->end = b->cols;
+    b->first = LLVMBuildMul(ir, b->thread, eider_row_number(b->i32, b->c.vec), "");
+    if (per_block > 1) {
+        LLVMValueRef rows = param(b, b->slots.rows), thread = b->machine->thread_index(b->e);
+        LLVMValueRef in_block = LLVMBuildUDiv(ir, thread, eider_row_number(b->i32, b->c.row), "");
+        row = LLVMBuildMul(ir, row, eider_row_number(b->i64, per_block), "");
+        row = LLVMBuildAdd(ir, row, LLVMBuildZExt(ir, in_block, b->i64, ""), "");
+        b->row_exists = LLVMBuildICmp(ir, LLVMIntULT, row, rows, "");
+        LLVMValueRef end = LLVMBuildSub(ir, rows, eider_row_number(b->i64, 1), "");
+        row = LLVMBuildSelect(ir, b->row_exists, row, end, "");
+    }
+    eider_row_locate(b, row);
+}
+
+static uint64_t columns_of(const struct eider_row_build *b)
+{
+    uint64_t which = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++)
+        if (eider_row_is_column(b->layout, &b->c, i)) which |= (uint64_t)1 << i;
+    return which & eider_row_inputs(b, b->plan.live);
+}
+
+static void fill(struct eider_row_build *b, struct eider_row_vector *vectors, struct part part,
+                 uint64_t which)
+{
+    struct pass pass = {.fills = which};
+    if (which && has_part(b, &part) && b->e->status == EIDER_OK) loop(b, &pass, vectors, &part);
+}
+
+/* What all rows share, from the row's beginning to where shared memory's part of it ends. */
+static struct part column_part(const struct eider_row_build *b)
+{
+    struct part part = shared_part(b);
+    part.from = 0;
+    part.unroll = 1;
+    return part;
+}
+
+/* Threads of a row may still read what they were left when the next row's leave theirs, where no
+ * other reduction is in between. */
+static void wait_for_slots(struct eider_row_build *b)
+{
+    if (b->plan.n_stages != 1) return;
+    if (b->rank) {
+        eider_emit_cluster_arrive(b->e, 0);
+        eider_emit_cluster_wait(b->e);
+    } else if (b->c.row > WARP) {
+        b->machine->barrier(b->e);
+    }
+}
+
+/* Every so many parts of the rows one, from the block's own on. */
+static void go_through_parts(struct eider_row_build *b, LLVMValueRef own,
+                             struct eider_row_vector *kept, struct eider_row_vector *rest)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int64_t per_block = b->c.block / b->c.row;
+    LLVMValueRef rows = param(b, b->slots.rows), each = param(b, b->slots.in_flight);
+    LLVMValueRef more = LLVMBuildAdd(ir, rows, eider_row_number(b->i64, per_block - 1), "");
+    LLVMValueRef all = LLVMBuildUDiv(ir, more, eider_row_number(b->i64, per_block), "");
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "row");
+    LLVMBasicBlockRef after = eider_row_block(b, "rows");
+    if (b->rank && b->plan.n_stages) eider_emit_cluster_wait(b->e);
+    b->peers_begun = 1;
+    LLVMBuildBr(ir, body);
+    LLVMPositionBuilderAtEnd(ir, body);
+    LLVMValueRef part = LLVMBuildPhi(ir, b->i64, "");
+    LLVMValueRef next = LLVMBuildAdd(ir, part, each, "");
+    b->more = LLVMBuildICmp(ir, LLVMIntULT, next, all, "");
+    go_to(b, LLVMBuildSelect(ir, b->more, next, part, ""));
+    struct place *place = eider_row_alloc(b, 1, sizeof *place);
+    if (b->e->status != EIDER_OK) return;
+    swap_place(b, place);
+    go_to(b, part);
+    build_stages(b, kept, rest, place);
+    wait_for_slots(b);
+    if (b->e->status != EIDER_OK) return;
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
+    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, b->more, body, after));
+    LLVMAddIncoming(part, &own, &entry, 1);
+    LLVMAddIncoming(part, &next, &latch, 1);
+    LLVMPositionBuilderAtEnd(ir, after);
+}
+
+static void build_rows(struct eider_row_build *b)
 {
     struct eider_row_vector *kept = eider_row_vectors(b, b->c.keep);
     struct eider_row_vector *rest = eider_row_vectors(b, b->c.unroll);
+    LLVMValueRef own = b->machine->block_index(b->e);
     if (b->e->status != EIDER_OK) return;
-    eider_row_load_row(b);
-    if (b->c.keep) {
-        eider_row_place(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
-        b->loaded = eider_row_inputs(b, b->plan.live) & ~shared_inputs(b);
-        eider_row_load(b, kept, b->c.keep, b->loaded);
-    }
-    for (uint32_t stage = 0; stage < b->plan.n_stages && b->e->status == EIDER_OK; stage++) {
-        eider_row_compute_row(b, stage);
-        do_stage(b, stage, kept, rest);
-    }
-    eider_row_compute_row(b, b->plan.n_stages);
-    store_outputs(b, kept, rest);
+    if (b->c.cluster > 1)
+        own = LLVMBuildUDiv(b->e->builder, own, eider_row_number(b->i64, b->c.cluster), "");
+    b->loaded = eider_row_inputs(b, b->plan.live) & ~shared_inputs(b);
+    b->columns = b->rows_memory && b->leader < 0 ? columns_of(b) : 0;
+    go_to(b, own);
+    fill(b, rest, column_part(b), b->columns);
+    fill(b, rest, shared_part(b), b->loaded);
+    if (b->c.resident)
+        go_through_parts(b, own, kept, rest);
+    else
+        build_stages(b, kept, rest, NULL);
 }
 
 /* ---- The kernel -------------------------------------------------------------------- */
-
-static LLVMValueRef param(struct eider_row_build *b, unsigned slot)
-{
-    return b->machine->param(b->e, slot);
-}
 
 static void declare(struct eider_row_build *b, struct eider_kernel_param *params)
 {
@@ -612,34 +841,6 @@ void eider_row_locate(struct eider_row_build *b, LLVMValueRef row)
     locate_first(b);
 }
 
-/* The row of this thread. */
-static void locate_row(struct eider_row_build *b)
-{
-    LLVMBuilderRef ir = b->e->builder;
-    int per_block = b->c.block / b->c.row;
-    LLVMValueRef thread = b->machine->thread_index(b->e);
-    LLVMValueRef row = b->machine->block_index(b->e), rows = param(b, b->slots.rows);
-    b->thread = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, b->c.row - 1), "");
-    if (b->c.cluster > 1) {
-        b->rank = eider_emit_cluster_rank(b->e);
-        LLVMValueRef before = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, b->c.row), "");
-        b->thread = LLVMBuildAdd(ir, b->thread, before, "");
-        row = LLVMBuildUDiv(ir, row, eider_row_number(b->i64, b->c.cluster), "");
-        /* The first reduction waits for it. */
-        if (b->plan.n_stages) eider_emit_cluster_arrive(b->e, 1);
-    }
-    b->first = LLVMBuildMul(ir, b->thread, eider_row_number(b->i32, b->c.vec), "");
-    if (per_block > 1) {
-        LLVMValueRef in_block = LLVMBuildUDiv(ir, thread, eider_row_number(b->i32, b->c.row), "");
-        row = LLVMBuildMul(ir, row, eider_row_number(b->i64, per_block), "");
-        row = LLVMBuildAdd(ir, row, LLVMBuildZExt(ir, in_block, b->i64, ""), "");
-        b->row_exists = LLVMBuildICmp(ir, LLVMIntULT, row, rows, "");
-        LLVMValueRef end = LLVMBuildSub(ir, rows, eider_row_number(b->i64, 1), "");
-        row = LLVMBuildSelect(ir, b->row_exists, row, end, "");
-    }
-    eider_row_locate(b, row);
-}
-
 int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared)
 {
     struct eider_kernel_param *params = eider_row_alloc(b, b->slots.n, sizeof *params);
@@ -655,18 +856,6 @@ int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared
     return 1;
 }
 
-static void begin_way(struct eider_row_build *b, int by_vector)
-{
-    b->vectors = by_vector;
-    b->elements = !by_vector;
-    b->vectors_ok = NULL;
-    b->loaded = 0;
-    b->passes = 0;
-    b->shared_used = 0;
-    b->peers_begun = 0;
-    b->one = eider_row_context(b, 1);
-}
-
 /* Sets how many elements a pack has, and how many packs a vector. */
 static void set_width(struct eider_row_build *b)
 {
@@ -676,19 +865,25 @@ static void set_width(struct eider_row_build *b)
     b->n_packs = b->c.vec / b->width;
 }
 
-/* From here on vectors have one element, and nothing stays in registers. */
+/* From here on vectors have one element, and nothing stays. */
 static void take_elements(struct eider_row_build *b)
 {
     b->c.vec = 1;
-    b->c.keep = 0;
+    b->c.keep = b->c.shared = 0;
     b->c.unroll = ELEMENTS_IN_FLIGHT;
-    set_width(b);
+    b->rows_memory = NULL;
     b->leader = -1;
     b->ragged = 0;
-    b->shift = NULL;
-    b->end = b->cols;
-    b->first = b->thread;
-    locate_first(b);
+    set_width(b);
+}
+
+static void begin_way(struct eider_row_build *b, int by_vector)
+{
+    b->vectors = by_vector;
+    b->elements = !by_vector;
+    b->vectors_ok = NULL;
+    b->peers_begun = 0;
+    if (!by_vector) take_elements(b);
 }
 
 /* The kernel by vectors, and once more, in few instructions, for launches that do not allow
@@ -698,8 +893,7 @@ static void build_ways(struct eider_row_build *b)
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef ok = b->vectors_ok;
     if (!ok) {
-        b->one = eider_row_context(b, 1);
-        if (b->e->status == EIDER_OK) build_stages(b);
+        build_rows(b);
         return;
     }
     LLVMBasicBlockRef fast = eider_row_block(b, "vectors"), slow = eider_row_block(b, "elements");
@@ -708,26 +902,34 @@ static void build_ways(struct eider_row_build *b)
     for (int by_vector = 1; by_vector >= 0; by_vector--) {
         LLVMPositionBuilderAtEnd(ir, by_vector ? fast : slow);
         begin_way(b, by_vector);
-        if (!by_vector) take_elements(b);
-        if (b->e->status == EIDER_OK) build_stages(b);
+        build_rows(b);
         if (b->e->status == EIDER_OK) LLVMBuildBr(ir, end);
     }
     LLVMPositionBuilderAtEnd(ir, end);
 }
 
+/* Reductions' and rows' shared memory. */
+static int shared_fits(struct eider_row_build *b)
+{
+    int64_t own = eider_row_shared_bytes(b), rows = eider_row_launch_bytes(b->layout, &b->c);
+    int64_t most = eider_row_shared_limit(b->e->target);
+    if (own <= SHARED_BYTES_MAX && own + rows <= most) return 1;
+    eider_emit_fail(b->e, EIDER_CONFIG,
+                    "block=%d, cluster=%d, shared=%d: reductions need %lld bytes of shared memory, "
+                    "of at most %d, and rows %lld; together %lld are possible",
+                    b->c.block, b->c.cluster, b->c.shared, (long long)own, SHARED_BYTES_MAX,
+                    (long long)rows, (long long)most);
+    return 0;
+}
+
 static void build_kernel(struct eider_row_build *b, const char *name)
 {
-    uint32_t shared = eider_row_shared_bytes(b);
-    if (shared > SHARED_BYTES_MAX) {
-        eider_emit_fail(b->e, EIDER_CONFIG,
-                        "block=%d, cluster=%d: all reductions need %u bytes of shared memory, at "
-                        "most %d are possible",
-                        b->c.block, b->c.cluster, (unsigned)shared, SHARED_BYTES_MAX);
-        return;
-    }
-    if (!eider_row_begin(b, name, shared)) return;
+    if (!shared_fits(b)) return;
+    if (!eider_row_begin(b, name, eider_row_shared_bytes(b))) return;
     if (b->e->status == EIDER_OK) {
-        locate_row(b);
+        if (eider_row_launch_bytes(b->layout, &b->c))
+            b->rows_memory = eider_emit_shared_at_launch(b->e);
+        number_threads(b);
         eider_row_read_flags(b);
         build_ways(b);
     }

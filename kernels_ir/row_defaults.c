@@ -143,6 +143,9 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
         choose_gpu(layout, facts->target, config);
     else
         choose_cpu(layout, config);
+    eider_config_choose(config, EIDER_PARAM_shared, 0);
+    eider_config_choose(config, EIDER_PARAM_async, 0);
+    eider_config_choose(config, EIDER_PARAM_resident, 0);
     eider_config_choose_word(config, EIDER_PARAM_load, "ca");
     eider_config_choose_word(config, EIDER_PARAM_store, "wb");
 }

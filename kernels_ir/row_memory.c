@@ -73,8 +73,8 @@ static LLVMValueRef address_in(struct eider_row_build *b, uint32_t i,
 }
 
 /* The address of a vector, or of the first that is in the row where this one is not. */
-static LLVMValueRef address_whole(struct eider_row_build *b, uint32_t i,
-                                  const struct eider_row_vector *vector)
+LLVMValueRef eider_row_address(struct eider_row_build *b, uint32_t i,
+                               const struct eider_row_vector *vector)
 {
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef ptr = address_in(b, i, vector, 0), other = b->base[i];
@@ -156,7 +156,7 @@ static LLVMBasicBlockRef branch_if(struct eider_row_build *b, LLVMValueRef condi
 /* ---- Elements ---------------------------------------------------------------- */
 
 /* Whether vectors of operand `i` are loaded as such where that can be done. */
-static int in_vectors(const struct eider_row_build *b, uint32_t i)
+int eider_row_in_vectors(const struct eider_row_build *b, uint32_t i)
 {
     return class_in_row(b, i) == 1 && (b->leader < 0 || !eider_row_shares(b->layout, i));
 }
@@ -165,12 +165,12 @@ static void fetch_vector(struct eider_row_build *b, uint32_t i, struct eider_row
                          LLVMValueRef *words)
 {
     eider_lines_set(b->e, EIDER_LINE_LOAD, i);
-    if (!in_vectors(b, i))
+    if (!eider_row_in_vectors(b, i))
         fetch_elements(b, i, vector, words);
     else
         vector->n_words[i] =
-            b->machine->fetch(b->e, operand_at(b, i)->type, address_whole(b, i, vector), b->c.vec,
-                              b->c.load, 1, words);
+            b->machine->fetch(b->e, operand_at(b, i)->type, eider_row_address(b, i, vector),
+                              b->c.vec, b->c.load, 1, words);
 }
 
 /* The words of all operands in `which`, of all vectors, one after the other; their number. */
@@ -221,7 +221,7 @@ static void fetch_edges(struct eider_row_build *b, struct eider_row_vector *vect
     for (int v = 0; v < n; v++)
         for (uint32_t i = 0; i < b->layout->n_operands; i++) {
             if (!(which >> i & 1)) continue;
-            if (vectors[v].part && in_vectors(b, i))
+            if (vectors[v].part && eider_row_in_vectors(b, i))
                 fetch_elements(b, i, &vectors[v], w.values[1] + at);
             at += vectors[v].n_words[i];
         }
@@ -253,7 +253,7 @@ static LLVMValueRef is_empty(struct eider_row_build *b)
     return LLVMBuildICmp(b->e->builder, LLVMIntEQ, b->cols, eider_row_number(b->i32, 0), "");
 }
 
-static void unpack(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector)
+void eider_row_unpack(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector)
 {
     LLVMValueRef packs[EIDER_VECTOR_MAX];
     eider_lines_set(b->e, EIDER_LINE_LOAD, i);
@@ -274,13 +274,12 @@ static void take_words(struct eider_row_build *b, struct eider_row_vector *vecto
         }
     for (int v = 0; v < n; v++)
         for (uint32_t i = 0; i < b->layout->n_operands; i++)
-            if (which >> i & 1) unpack(b, i, &vectors[v]);
+            if (which >> i & 1) eider_row_unpack(b, i, &vectors[v]);
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 
-/* Room for the words of the operands in `which`. */
-static void make_room(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
-                      uint64_t which)
+void eider_row_make_room(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                         uint64_t which)
 {
     for (int v = 0; v < n; v++)
         for (uint32_t i = 0; i < b->layout->n_operands; i++)
@@ -295,7 +294,7 @@ void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors,
     int n_words = 0;
     if (count(which) * n == 0 || b->e->status != EIDER_OK) return;
     begin_ways(b, &w, count(which) * n * b->c.vec);
-    make_room(b, vectors, n, which);
+    eider_row_make_room(b, vectors, n, which);
     if (b->e->status != EIDER_OK) return;
     if (b->vectors) {
         LLVMValueRef ok = b->vectors_ok;
@@ -342,7 +341,7 @@ static void again(struct eider_row_build *b, uint32_t i, struct eider_row_vector
         LLVMValueRef fitting = LLVMBuildIntCast2(b->e->builder, zero, LLVMTypeOf(*word), 0, "");
         *word = LLVMBuildXor(b->e->builder, *word, fitting, "");
     }
-    unpack(b, i, vector);
+    eider_row_unpack(b, i, vector);
 }
 
 void eider_row_again(struct eider_row_build *b, struct eider_row_vector *vector)

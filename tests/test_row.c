@@ -37,6 +37,13 @@ static const char *const schedules[] = {
     "block=128,row=32,vec=1,keep=3,unroll=1",
     "block=1,row=1,vec=1,keep=4,unroll=2",
     "block=32,row=1,vec=1,keep=1,unroll=1",
+    "block=64,row=64,vec=1,keep=0,shared=2,unroll=1",
+    "block=128,row=32,vec=1,keep=1,shared=3,unroll=2,async=1",
+    "block=32,row=1,vec=1,keep=2,shared=4,unroll=2,async=1",
+    "block=64,row=64,vec=1,keep=1,shared=1,unroll=1,resident=1",
+    "block=32,row=16,vec=1,keep=0,shared=2,unroll=2,resident=1",
+    "block=128,row=128,vec=1,keep=1,unroll=1,resident=1",
+    "block=1,row=1,vec=1,keep=2,unroll=1,resident=1",
 };
 
 static const char *const clusters[] = {
@@ -45,6 +52,8 @@ static const char *const clusters[] = {
     "cluster=8,block=32,row=32,vec=1,keep=2,unroll=1",
     "cluster=2,block=64,row=64,vec=1,keep=1,unroll=2",
     "cluster=16,block=32,row=32,vec=1,keep=0,unroll=1",
+    "cluster=2,block=32,row=32,vec=1,keep=1,shared=2,unroll=2",
+    "cluster=2,block=64,row=64,vec=1,keep=0,shared=2,unroll=1,resident=1",
 };
 
 /* As many warps as a warp has threads, twice and four times as many. */
@@ -108,6 +117,10 @@ static void vectors_of_every_width(void **state)
                                           "block=32,row=32,vec=4,keep=1,unroll=2",
                                           "block=64,row=64,vec=8,keep=1,unroll=1",
                                           "block=64,row=16,vec=16,keep=0,unroll=1",
+                                          "block=64,row=64,vec=8,keep=0,shared=2,unroll=2",
+                                          "block=96,row=32,vec=2,keep=1,shared=1,unroll=1",
+                                          "block=64,row=64,vec=8,keep=0,shared=4,resident=1",
+                                          "cluster=2,row=32,block=32,vec=4,shared=2,resident=1",
                                           "block=1,row=1,vec=32,keep=1,unroll=1",
                                           "block=1,row=1,vec=64,keep=0,unroll=2",
                                           "cluster=2,row=64,block=64,vec=4,keep=1,unroll=1",
@@ -219,7 +232,8 @@ static void special_values_in_every_lane(void **state)
                                           "block=128,row=64,vec=1,keep=1,unroll=1",
                                           "block=32,row=8,vec=2,keep=0,unroll=2",
                                           "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1",
-                                          "cluster=4,block=32,row=32,vec=2,keep=0,unroll=1"};
+                                          "cluster=4,block=32,row=32,vec=2,keep=0,unroll=1",
+                                          "block=64,row=32,vec=2,keep=0,shared=1,unroll=1"};
     (void)state;
     for (size_t f = 0; f < COUNT(fillers); f++)
         for (size_t k = f % 2; k < COUNT(configs); k += 2)
@@ -353,7 +367,8 @@ static void a_row_does_not_depend_on_others(void **state)
 {
     static const char *const configs[] = {NULL, "block=64,row=16,vec=2,keep=1,unroll=1",
                                           "cluster=4,block=64,row=64,vec=1,keep=0,unroll=1",
-                                          "cluster=2,block=32,row=32,vec=2,keep=1,unroll=1"};
+                                          "cluster=2,block=32,row=32,vec=2,keep=1,unroll=1",
+                                          "block=64,row=32,vec=2,keep=1,shared=1,resident=1"};
     (void)state;
     for (size_t k = 0; k < COUNT(configs); k++) {
         struct row_call c = {
@@ -411,6 +426,16 @@ static void refusals_say_why(void **state)
         {"in x, w: row; y = sum(x) * w", NULL, "it has one value per row", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w", "row=64,block=32", "row=64", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w", "vec=16", "vectors of at most 8", {2, 2}, {8, 8}},
+        {"in x, w; y = sum(x) * w",
+         "shared=2,block=1,row=1",
+         "shared=2, block=1: shared memory needs whole warps",
+         {2, 2},
+         {8, 8}},
+        {"in x, w; y = sum(x) * w",
+         "shared=32,block=1024,row=1024,vec=2",
+         "524288 bytes of shared memory; 232448 are possible",
+         {2, 2},
+         {8, 8}},
         {"in x, w; y = sum(x) * w",
          "cluster=2,row=32,block=64",
          "cluster=2, row=32, block=64: blocks that share a row have no other",

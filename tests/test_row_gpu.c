@@ -57,6 +57,9 @@ static const char *const schedules[] = {
     "block=1024,row=1024,keep=1,unroll=1",
     "block=256,row=128,keep=0,unroll=1,load=nc,store=cs",
     "block=32,row=1,keep=4,unroll=1",
+    "block=64,row=64,keep=1,shared=2,unroll=2",
+    "block=128,row=32,keep=0,shared=3,unroll=1,async=1",
+    "block=512,row=512,keep=1,shared=8,unroll=1,async=1",
     /* From here on of GPUs with clusters. */
     "cluster=2,block=32,row=32,keep=1",
     "cluster=4,block=128,row=128,keep=0,unroll=2",
@@ -110,6 +113,39 @@ static void every_type_and_alignment(void **state)
                   tolerances[t], 1);
 }
 
+/* More rows than blocks: what shared memory has of a row makes way for the next one's. */
+static void blocks_go_through_all_rows(void **state)
+{
+    static const char *const texts[] = {everything,
+                                        "in x, w: column; y = x * rsqrt(mean(x * x) + 0.1) * w",
+                                        "m = max(x)", "y = x * 2 + col()"};
+    static const char *const configs[] = {
+        "block=128,row=128,keep=0,shared=3,unroll=1,async=1,resident=1",
+        "block=128,row=128,keep=1,shared=2,unroll=2,async=1,resident=2",
+        "block=64,row=16,keep=2,shared=4,unroll=1,async=0,resident=1",
+        "block=256,row=256,keep=2,unroll=1,resident=1",
+        "block=64,row=64,keep=0,unroll=1,resident=3",
+        "cluster=2,block=128,row=128,keep=0,shared=2,unroll=1,async=1,resident=1",
+        "cluster=4,block=64,row=64,keep=1,shared=1,unroll=1,async=1,resident=1",
+        "cluster=16,block=64,row=64,keep=0,shared=1,unroll=1,async=1,resident=1",
+    };
+    static const eider_dtype types[] = {EIDER_F32, EIDER_BF16};
+    (void)state;
+    if (!gpu) skip();
+    for (size_t k = 0; k < COUNT(configs) * COUNT(texts) * COUNT(types); k++) {
+        int is_cluster = strncmp(configs[k % COUNT(configs)], "cluster", 7) == 0;
+        if (is_cluster && n_schedules() < COUNT(schedules)) continue;
+        check((struct row_call){.text = texts[k / COUNT(configs) % COUNT(texts)],
+                                .type = types[k % COUNT(types)],
+                                .math = EIDER_MATH_FAST,
+                                .config = configs[k % COUNT(configs)],
+                                .rows = 1501,
+                                .cols = 1024 + 8 * (int64_t)(k % 7) + (k % 3 == 0),
+                                .fill = row_wave},
+              k % COUNT(types) ? 1e-2 : 4e-6, 1);
+    }
+}
+
 /* Types of different sizes among what is in the row. */
 static const char mixed[] = "in x: bf16, r: f32, w: column\n"
                             "out y: f32, t: bf16, b: bool, n\n"
@@ -117,9 +153,14 @@ static const char mixed[] = "in x: bf16, r: f32, w: column\n"
                             "t = h; b = x > r; n = sum(abs(h))\n";
 
 static const char *const ragged[] = {
-    "vec=8,block=32,row=32,keep=1,unroll=1", "vec=4,block=128,row=8,keep=2,unroll=1",
-    "vec=2,block=64,row=64,keep=0,unroll=2", "vec=8,block=256,row=128,keep=3,unroll=1",
-    "vec=16,block=32,row=4,keep=1,unroll=1", "vec=8,block=64,row=64,keep=0,unroll=1,load=nc",
+    "vec=8,block=32,row=32,keep=1,unroll=1",
+    "vec=4,block=128,row=8,keep=2,unroll=1",
+    "vec=2,block=64,row=64,keep=0,unroll=2",
+    "vec=8,block=256,row=128,keep=3,unroll=1",
+    "vec=16,block=32,row=4,keep=1,unroll=1",
+    "vec=8,block=64,row=64,keep=0,unroll=1,load=nc",
+    "vec=8,block=64,row=64,keep=1,shared=2,unroll=1,async=1,resident=1",
+    "vec=4,block=128,row=32,keep=0,shared=3,unroll=2,resident=2",
 };
 
 /* Rows that begin anywhere, in vectors, and operands that do not agree about it (`apart`). */
@@ -316,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length),
         cmocka_unit_test(every_type_and_alignment),
+        cmocka_unit_test(blocks_go_through_all_rows),
         cmocka_unit_test(rows_that_begin_anywhere),
         cmocka_unit_test(equal_rows_at_equal_shifts_have_equal_bits),
         cmocka_unit_test(long_rows_in_clusters),

@@ -88,7 +88,8 @@ LLVMValueRef eider_emit_asm(struct eider_emit *e, LLVMTypeRef type, const char *
     for (uint32_t i = 0; i < n_args; i++) types[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef signature = LLVMFunctionType(type, types, n_args, 0);
     char all[128];
-    snprintf(all, sizeof all, "%s%s", constraints, pure ? "" : ",~{memory}");
+    snprintf(all, sizeof all, "%s%s%s", constraints, pure || !*constraints ? "" : ",",
+             pure ? "" : "~{memory}");
     LLVMValueRef callee = LLVMGetInlineAsm(signature, text, strlen(text), all, strlen(all), !pure,
                                            0, LLVMInlineAsmDialectATT, 0);
     LLVMValueRef call = LLVMBuildCall2(e->builder, signature, callee, args, n_args, "");
@@ -152,6 +153,15 @@ LLVMValueRef eider_emit_peer(struct eider_emit *e, LLVMValueRef address, LLVMVal
     LLVMTypeRef generic = LLVMPointerTypeInContext(e->context, 0);
     LLVMValueRef args[2] = {LLVMBuildAddrSpaceCast(e->builder, address, generic, ""), rank};
     return eider_emit_intrinsic(e, "llvm.nvvm.mapa", NULL, 0, args, 2);
+}
+
+LLVMValueRef eider_emit_shared_at_launch(struct eider_emit *e)
+{
+    LLVMTypeRef type = LLVMArrayType2(LLVMInt8TypeInContext(e->context), 0);
+    LLVMValueRef memory =
+        LLVMAddGlobalInAddressSpace(e->module, type, "eider_shared_at_launch", SPACE_SHARED);
+    LLVMSetAlignment(memory, SHARED_ALIGN);
+    return memory;
 }
 
 /* A property of a loop: {"name", value}. */

@@ -105,7 +105,17 @@ struct eider_machine {
                       LLVMValueRef *words);
     void (*unpack)(struct eider_emit *e, eider_dtype type, int n, const LLVMValueRef *words,
                    LLVMValueRef *out);
-    /* The reverse; rounds to nearest even, once.  `saturate` is for fp8 overflow. */
+    /* Words of a vector into shared memory, aligned to its size up to 16 bytes, from where fetch
+     * takes them. */
+    void (*put)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                const LLVMValueRef *words);
+    /* The same straight from memory, asynchronously: they are there for this thread after
+     * copies_wait.  The bytes are 4, 8 or a multiple of 16; where `exists`, an i1 or NULL, does not
+     * hold, nothing is read and they become 0.  NULL where there is no such thing. */
+    void (*copy)(struct eider_emit *e, LLVMValueRef to, LLVMValueRef from, int bytes,
+                 LLVMValueRef exists);
+    void (*copies_wait)(struct eider_emit *e);
+    /* The reverse of load; rounds to nearest even, once.  `saturate` is for fp8 overflow. */
     void (*store)(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                   enum eider_store_policy policy, int saturate, const LLVMValueRef *in);
     /* One pack whose elements lie at ptrs[0 .. width). */
@@ -169,6 +179,8 @@ LLVMValueRef eider_emit_shared(struct eider_emit *e, uint32_t bytes);
 /* The module's own array of `n` words (i64), 0 when it is loaded, which the host finds by its
  * name. */
 LLVMValueRef eider_emit_words(struct eider_emit *e, const char *name, uint32_t n);
+/* The block's memory whose size is said at launch, aligned to 16. */
+LLVMValueRef eider_emit_shared_at_launch(struct eider_emit *e);
 
 /* For clusters: blocks that run together and reach each other's shared memory, from sm_90 on.
  * Which of its cluster's blocks this one is, an i32. */

@@ -361,6 +361,17 @@ static void cpu_unpack(struct eider_emit *e, eider_dtype type, int n, const LLVM
     for (int i = 0; i < n / e->width; i++) out[i] = widen(e, type, words[i]);
 }
 
+static void cpu_put(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                    const LLVMValueRef *words)
+{
+    int size = (int)eider_dtype_size(type);
+    for (int i = 0; i < n; i += e->width) {
+        LLVMValueRef store =
+            LLVMBuildStore(e->builder, words[i / e->width], offset(e, ptr, i * size));
+        LLVMSetAlignment(store, (unsigned)size);
+    }
+}
+
 static void cpu_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                      enum eider_load_policy policy, int read_only, LLVMValueRef *out)
 {
@@ -447,6 +458,7 @@ const struct eider_machine eider_machine_cpu = {
     .fetch = cpu_fetch,
     .fetch_each = cpu_fetch_each,
     .unpack = cpu_unpack,
+    .put = cpu_put,
     .store = cpu_store,
     .load_each = cpu_load_each,
     .store_each = cpu_store_each,

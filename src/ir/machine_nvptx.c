@@ -555,6 +555,37 @@ static void nvptx_unpack(struct eider_emit *e, eider_dtype type, int n, const LL
     for (int i = 0; i < n; i += step, words += w.n) elements_of(e, type, w, words, step, out + i);
 }
 
+static void nvptx_put(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
+                      const LLVMValueRef *words)
+{
+    struct words w = words_of(type, n);
+    for (int at = 0; at < n * (int)eider_dtype_size(type); at += w.bytes, words += w.n)
+        store_words(e, &store_policies[EIDER_STORE_WB], offset(e, ptr, at), w, words);
+}
+
+/* cp.async.cg takes 16 bytes only. */
+static void nvptx_copy(struct eider_emit *e, LLVMValueRef to, LLVMValueRef from, int bytes,
+                       LLVMValueRef exists)
+{
+    int step = bytes < ACCESS_BYTES_MAX ? bytes : ACCESS_BYTES_MAX;
+    LLVMValueRef read = i32(e, (uint64_t)step);
+    char text[80];
+    if (exists) read = LLVMBuildSelect(e->builder, exists, read, i32(e, 0), "");
+    snprintf(text, sizeof text, "cp.async.%s.shared.global [$0], [$1], %d%s;",
+             step == ACCESS_BYTES_MAX ? "cg" : "ca", step, exists ? ", $2" : "");
+    for (int at = 0; at < bytes; at += step) {
+        LLVMValueRef place = LLVMBuildPtrToInt(e->builder, offset(e, to, at), int_type(e, 32), "");
+        LLVMValueRef args[3] = {place, offset(e, from, at), read};
+        eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, exists ? "r,l,r" : "r,l", 0,
+                       args, exists ? 3 : 2);
+    }
+}
+
+static void nvptx_copies_wait(struct eider_emit *e)
+{
+    eider_emit_asm(e, LLVMVoidTypeInContext(e->context), "cp.async.wait_all;", "", 0, NULL, 0);
+}
+
 static void nvptx_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
                        enum eider_load_policy policy, int read_only, LLVMValueRef *out)
 {
@@ -671,6 +702,9 @@ const struct eider_machine eider_machine_nvptx = {
     .fetch = nvptx_fetch,
     .fetch_each = nvptx_fetch_each,
     .unpack = nvptx_unpack,
+    .put = nvptx_put,
+    .copy = nvptx_copy,
+    .copies_wait = nvptx_copies_wait,
     .unpacks_again = 1,
     .store = nvptx_store,
     .load_each = nvptx_load_each,

@@ -55,6 +55,10 @@ struct eider_fault {
 struct eider_bound {
     uint64_t grid; /* blocks, in x; 0: nothing to do */
     uint32_t block;
+    /* Where blocks go through all there is to do: at most `per_unit` blocks for each of the
+     * device's multiprocessors are launched, a multiple of `granule`, and parameter `in_flight` is
+     * grid / granule.  per_unit 0: the grid is as bind says. */
+    uint32_t per_unit, granule, in_flight;
     uint32_t n_params;
     void *params[EIDER_SLOTS_MAX]; /* as cuLaunchKernel wants them: into slots[] */
     uint64_t slots[EIDER_SLOTS_MAX];
@@ -95,6 +99,8 @@ struct eider_template {
                           const struct eider_config *config);
     /* Threads of a block, where they wait for one another; else 0.  NULL: they never do. */
     uint32_t (*fibers)(const struct eider_layout *layout, const struct eider_config *config);
+    /* Bytes of shared memory of a block that are given at launch.  NULL: none. */
+    uint32_t (*shared)(const struct eider_layout *layout, const struct eider_config *config);
     /* Fills e->module with the kernel `name`.  Failures stick in e->status. */
     void (*build)(struct eider_emit *e, const struct eider_lowered *program,
                   const struct eider_layout *layout, const struct eider_config *config,

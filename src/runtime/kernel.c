@@ -71,6 +71,8 @@ static void set_shape(struct eider_kernel *kernel, const struct eider_plan *plan
         has_index ? eider_config_number(&plan->config, EIDER_PARAM_index) : plan->layout.index_bits;
     int cluster = eider_config_number(&plan->config, EIDER_PARAM_cluster);
     kernel->cluster = cluster > 1 ? (uint32_t)cluster : 0;
+    kernel->shared_bytes =
+        plan->shape->shared ? plan->shape->shared(&plan->layout, &plan->config) : 0;
     kernel->thread_style = threads > 0 && plan->target.sm == 0;
     if (kernel->thread_style)
         for (int i = 0; i < 3; i++) kernel->block[i] = i == 0 ? threads : 1;

@@ -38,7 +38,8 @@ struct eider_kernel {
     struct eider_layout layout;
     struct eider_config config;
     uint32_t n_operands;
-    uint32_t block[3], shared_bytes; /* of a source; block also where threads wait */
+    uint32_t block[3], shared_bytes; /* of a source; block also where threads wait, shared_bytes
+                                      * what the template gives at launch */
     uint32_t cluster;                /* blocks of a cluster; 0: there are none */
     int thread_style;                /* on the CPU, threads are fibers */
     struct {

@@ -25,11 +25,23 @@ static eider_status check_call(const char *call, const eider_kernel *kernel,
     return EIDER_OK;
 }
 
+/* No more blocks than the device's multiprocessors are meant to hold. */
+static void limit_grid(struct eider_bound *bound, int32_t units)
+{
+    uint64_t most = (uint64_t)bound->per_unit * (uint64_t)units / bound->granule;
+    if (most < 1) most = 1;
+    if (bound->grid / bound->granule <= most) return;
+    bound->grid = most * bound->granule;
+    eider_bound_put(bound, bound->in_flight, most);
+}
+
 /* Fills `shot` from arguments; a grid of 0 blocks means that there is nothing to do. */
 static eider_status bind(const eider_kernel *kernel, void *stream, const eider_tensor *args,
                          struct eider_bound *bound, struct eider_shot *shot)
 {
+    bound->per_unit = 0;
     EIDER_TRY(kernel->shape->bind(&kernel->layout, &kernel->config, args, bound));
+    if (bound->per_unit) limit_grid(bound, kernel->device->info.units);
     if (bound->grid > GRID_MAX)
         return eider_fail(EIDER_TOO_LARGE, "%llu blocks; %u are possible: choose larger tiles",
                           (unsigned long long)bound->grid, GRID_MAX);
@@ -37,6 +49,7 @@ static eider_status bind(const eider_kernel *kernel, void *stream, const eider_t
         .code = &kernel->loaded,
         .grid = {(uint32_t)bound->grid, 1, 1},
         .block = {bound->block, 1, 1},
+        .shared_bytes = kernel->shared_bytes,
         .stream = stream,
         .params = bound->params,
     };
