@@ -12,7 +12,6 @@
 
 #define PARAM_BYTES_MAX 4096 /* of kernel parameters, up to PTX 8.0 */
 #define WARP 32
-#define ASYNC_SM 80
 #define KEPT_MAX 256 /* elements: a thread has that many registers */
 
 _Static_assert(KEPT_MAX <= EIDER_ROW_PACKS_MAX && 8 * EIDER_ROW_VEC_MAX <= EIDER_ROW_PACKS_MAX,
@@ -224,9 +223,9 @@ static eider_status check_shared(const struct eider_layout *layout, struct eider
         return eider_fail(EIDER_CONFIG,
                           "shared=%d, block=%d: shared memory needs whole warps of 32", c->shared,
                           c->block);
-    if (c->async && target.sm && target.sm < ASYNC_SM)
+    if (c->async && target.sm && target.sm < EIDER_ROW_ASYNC_SM)
         return eider_fail(EIDER_CONFIG, "async=1: sm_%d has no asynchronous copies; from sm_%d on",
-                          target.sm, ASYNC_SM);
+                          target.sm, EIDER_ROW_ASYNC_SM);
     if (bytes > most)
         return eider_fail(EIDER_CONFIG,
                           "shared=%d, block=%d: %lld bytes of shared memory; %lld are possible",

@@ -149,6 +149,7 @@ void eider_row_plan_need(const struct eider_graph *g, const struct eider_row_pla
 /* ---- Building ------------------------------------------------------------- */
 
 #define EIDER_ROW_CLUSTER_MAX 16 /* blocks; of parameter `cluster` */
+#define EIDER_ROW_ASYNC_SM 80    /* first with asynchronous copies */
 #define EIDER_ROW_CLUSTER_SM 90  /* the first target with clusters */
 
 /* Most packs of elements that are added at once. */

@@ -13,11 +13,12 @@
 #define GPU_BLOCK_MAX 1024
 #define LENGTH_ASSUMED 4096 /* where it is not known */
 #define CPU_VEC 16
-#define CLUSTER_PORTABLE 8   /* blocks, that every GPU with clusters takes */
-#define CLUSTER_BLOCK 256    /* threads of each of its blocks at least */
-#define CPU_CLUSTER_BLOCK 32 /* threads, where clusters are asked for */
-#define GPU_RAGGED_MIN 64    /* vectors of a row: below that, edges cost more than vectors save */
-#define CPU_RAGGED_MIN 4     /* likewise */
+#define CLUSTER_PORTABLE 8         /* blocks, that every GPU with clusters takes */
+#define CLUSTER_BLOCK 256          /* threads of each of its blocks at least */
+#define SHARED_FOR_REDUCTIONS 8192 /* bytes that rows leave to them */
+#define CPU_CLUSTER_BLOCK 32       /* threads, where clusters are asked for */
+#define GPU_RAGGED_MIN 64 /* vectors of a row: below that, edges cost more than vectors save */
+#define CPU_RAGGED_MIN 4  /* likewise */
 
 struct traits {
     int widest;   /* bytes of an element */
@@ -122,6 +123,80 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     eider_config_choose(config, EIDER_PARAM_unroll, edges || vec * t.n_inputs > 16 ? 1 : 2);
 }
 
+/* Long rows: how much of them a block takes, and where its threads keep that.  Measured on an H200
+ * (bench/RESULTS.md): a few blocks with 32 to 128 KiB each on every multiprocessor, so that some
+ * load while others compute; with 16-bit elements shared memory, filled asynchronously, since
+ * registers for what is in flight would leave too few warps. */
+static const struct long_rule {
+    int is_narrow, has_many; /* elements of 16 bits or fewer; several inputs */
+    int64_t above;           /* bytes of a row, in all inputs together */
+    int64_t block_bytes;     /* of which a block takes as many; the rest its cluster's others */
+    int row, keep, unroll;   /* keep: vectors in registers, the others in shared memory */
+} long_rules[] = {
+    {1, 0, 16 << 10, 32 << 10, 256, 8, 1},   {1, 0, 32 << 10, 64 << 10, 512, 0, 2},
+    {1, 0, 64 << 10, 32 << 10, 256, 0, 2},   {1, 1, 32 << 10, 64 << 10, 256, 0, 2},
+    {1, 1, 64 << 10, 128 << 10, 1024, 4, 1}, {1, 1, 128 << 10, 64 << 10, 512, 0, 2},
+    {0, 0, 128 << 10, 128 << 10, 512, 8, 1}, {0, 1, 128 << 10, 128 << 10, 1024, 4, 1},
+};
+
+static const struct long_rule *long_rule_for(const struct traits *t, int64_t bytes)
+{
+    const struct long_rule *found = NULL;
+    for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
+        const struct long_rule *r = &long_rules[i];
+        int fits = r->is_narrow == (t->widest <= 2) && r->has_many == (t->n_inputs > 1);
+        if (fits && bytes > r->above) found = r;
+    }
+    return found;
+}
+
+/* As many vectors as shared memory has room for. */
+static int fitting(const struct traits *t, struct eider_target target, int row, int64_t wanted)
+{
+    int n = kept(wanted);
+    int64_t each = (int64_t)row * t->n_inputs * EIDER_MAP_ACCESS_BYTES;
+    int64_t most = (eider_row_shared_limit(target) - SHARED_FOR_REDUCTIONS) / each;
+    while (n > most) n = kept(n / 2);
+    return n;
+}
+
+/* Whether the caller has left open what long rows are cut by. */
+static int is_open(const struct eider_config *config)
+{
+    static const enum eider_param params[] = {EIDER_PARAM_row,    EIDER_PARAM_block,
+                                              EIDER_PARAM_keep,   EIDER_PARAM_cluster,
+                                              EIDER_PARAM_shared, EIDER_PARAM_async};
+    for (size_t i = 0; i < sizeof params / sizeof *params; i++)
+        if (config->choice[params[i]] >= 0) return 0;
+    return 1;
+}
+
+/* By a rule for long rows, if one applies: rows of whole, aligned vectors of 16 bytes. */
+static int choose_long(const struct eider_layout *layout, struct eider_target target,
+                       struct eider_config *config)
+{
+    struct traits t = traits_of(layout);
+    int vec = EIDER_MAP_ACCESS_BYTES / t.widest, cluster = 1;
+    int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : CLUSTER_PORTABLE;
+    int64_t vectors = layout->length / vec, bytes = layout->length * t.widest * t.n_inputs;
+    const struct long_rule *r = long_rule_for(&t, bytes);
+    if (!r || target.sm < EIDER_ROW_ASYNC_SM || !is_open(config)) return 0;
+    if (vector_of(layout, vec, t.align, GPU_RAGGED_MIN) != vec || layout->length % vec) return 0;
+    if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
+    while (cluster < most && cluster * r->block_bytes < bytes) cluster *= 2;
+    int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;
+    int keep = r->keep < each ? r->keep : kept(each);
+    int shared = fitting(&t, target, r->row, each - keep);
+    eider_config_choose(config, EIDER_PARAM_row, r->row);
+    eider_config_choose(config, EIDER_PARAM_block, r->row);
+    eider_config_choose(config, EIDER_PARAM_keep, keep);
+    eider_config_choose(config, EIDER_PARAM_cluster, cluster);
+    eider_config_choose(config, EIDER_PARAM_shared, shared);
+    eider_config_choose(config, EIDER_PARAM_async, shared > 0);
+    eider_config_choose(config, EIDER_PARAM_unroll, r->unroll);
+    return 1;
+}
+
 static void choose_cpu(const struct eider_layout *layout, struct eider_config *config)
 {
     eider_config_choose(config, EIDER_PARAM_vec,
@@ -139,10 +214,10 @@ static void choose_cpu(const struct eider_layout *layout, struct eider_config *c
 void eider_row_defaults(const struct eider_layout *layout, const struct eider_device_facts *facts,
                         struct eider_config *config)
 {
-    if (facts->target.sm)
-        choose_gpu(layout, facts->target, config);
-    else
+    if (!facts->target.sm)
         choose_cpu(layout, config);
+    else if (!choose_long(layout, facts->target, config))
+        choose_gpu(layout, facts->target, config);
     eider_config_choose(config, EIDER_PARAM_shared, 0);
     eider_config_choose(config, EIDER_PARAM_async, 0);
     eider_config_choose(config, EIDER_PARAM_resident, 0);
@@ -172,7 +247,7 @@ static void add_split(const struct eider_layout *layout, int vec, int row, int u
                        unroll);
         eider_text_add(out, "%s,keep=0,unroll=2|4,load=ca,store=wb|cs\n", common);
     } else {
-        eider_text_add(out, "%s,keep=0|%d,unroll=1|2|4,load=ca|nc,store=wb|cs\n", common,
+        eider_text_add(out, "%s,keep=0|%d,unroll=1|4,load=ca|nc,store=wb\n", common,
                        most > 1 ? kept(most) : 1);
     }
 }
@@ -189,10 +264,28 @@ static void add_clusters(const struct eider_layout *layout, int vec, int row, in
     for (int blocks = 2; blocks <= EIDER_ROW_CLUSTER_MAX; blocks *= 2) {
         int64_t threads = (int64_t)row * blocks, each = (vectors + threads - 1) / threads;
         if (each < VECTORS_KEPT / 2 || (each > most && blocks < CLUSTER_PORTABLE)) continue;
-        eider_text_add(out,
-                       "vec=%d,row=%d,block=%d,cluster=%d,keep=%d,unroll=%d,load=ca|cs|nc,"
-                       "store=wb|cs\n",
-                       vec, row, row, blocks, kept(each < most ? each : most), unroll);
+        eider_text_add(out, "vec=%d,row=%d,block=%d,cluster=%d,keep=%d,unroll=%d,load=ca|cs\n", vec,
+                       row, row, blocks, kept(each < most ? each : most), unroll);
+    }
+}
+
+/* Long rows in shared memory, all of them or half, one for each block or going through all. */
+static void add_shared(const struct eider_layout *layout, struct eider_target target, int vec,
+                       int row, struct eider_text *out)
+{
+    struct traits t = traits_of(layout);
+    int64_t vectors = vectors_of(layout, vec);
+    int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : EIDER_ROW_CLUSTER_MAX;
+    for (int blocks = 1; blocks <= most; blocks *= 2) {
+        int64_t threads = (int64_t)row * blocks, each = (vectors + threads - 1) / threads;
+        int half = kept(each / 2), all = fitting(&t, target, row, each);
+        if (each < VECTORS_KEPT || all < each) continue;
+        char common[96];
+        snprintf(common, sizeof common, "vec=%d,row=%d,block=%d,cluster=%d,async=1", vec, row, row,
+                 blocks);
+        eider_text_add(out, "%s,keep=0,shared=%d,unroll=1|2\n", common, all);
+        eider_text_add(out, "%s,keep=0,shared=%d,unroll=2,resident=1\n", common, all);
+        eider_text_add(out, "%s,keep=%d,shared=%d,unroll=1\n", common, half, kept(each - half));
     }
 }
 
@@ -209,6 +302,8 @@ void eider_row_space(const struct eider_layout *layout, struct eider_target targ
     for (; vec <= 2 * c.vec && vec <= layout->vec_max; vec *= 2)
         for (int r = row; r <= ROW_FACTOR * c.row && r <= GPU_BLOCK_MAX; r *= 2)
             add_split(layout, vec, r, c.unroll, out);
-    for (int r = CLUSTER_BLOCK; r <= GPU_BLOCK_MAX && target.sm >= EIDER_ROW_CLUSTER_SM; r *= 2)
-        if (c.row >= CLUSTER_BLOCK) add_clusters(layout, c.vec, r, c.unroll, out);
+    for (int r = CLUSTER_BLOCK; r <= GPU_BLOCK_MAX && c.row >= CLUSTER_BLOCK; r *= 2) {
+        if (target.sm >= EIDER_ROW_CLUSTER_SM) add_clusters(layout, c.vec, r, c.unroll, out);
+        if (target.sm >= EIDER_ROW_ASYNC_SM) add_shared(layout, target, c.vec, r, out);
+    }
 }

@@ -662,9 +662,9 @@ static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **stat
     } cases[] = {
         {"sm_90", NULL, 64, 1},
         {"sm_90", NULL, 32768, 1},
-        {"sm_90", NULL, 32776, 2},
-        {"sm_90", NULL, 65536, 2},
-        {"sm_100a", NULL, 131072, 4},
+        {"sm_90", NULL, 32776, 4},
+        {"sm_90", NULL, 65536, 4},
+        {"sm_100a", NULL, 131072, 8},
         {"sm_90", NULL, 262144, 8},
         {"sm_90", NULL, 1000000, 8},
         {"sm_90", "block=512", 65536, 1},
@@ -684,7 +684,7 @@ static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **stat
             fail_msg("%s [%s] %d: cluster=%d", cases[i].target, cases[i].config, (int)cases[i].cols,
                      c.cluster);
         if (c.cluster > 1) assert_int_equal(c.row, c.block);
-        int64_t held = (int64_t)c.keep * c.vec * eider_row_threads(&c);
+        int64_t held = (int64_t)(c.keep + c.shared) * c.vec * eider_row_threads(&c);
         if (cases[i].cols <= 262144 && c.cluster > 1 && !cases[i].config)
             assert_true(held >= cases[i].cols);
     }

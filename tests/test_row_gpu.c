@@ -139,8 +139,8 @@ static void blocks_go_through_all_rows(void **state)
                                 .type = types[k % COUNT(types)],
                                 .math = EIDER_MATH_FAST,
                                 .config = configs[k % COUNT(configs)],
-                                .rows = 1501,
-                                .cols = 1024 + 8 * (int64_t)(k % 7) + (k % 3 == 0),
+                                .rows = 301,
+                                .cols = 512 + 8 * (int64_t)(k % 7) + (k % 3 == 0),
                                 .fill = row_wave},
               k % COUNT(types) ? 1e-2 : 4e-6, 1);
     }
