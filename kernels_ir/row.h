@@ -6,7 +6,10 @@
  *   row_shift.c     where the vectors of a row begin
  *   row_defaults.c  the config that nobody tuned
  *   row_plan.c      the stages of a program
- *   row_build.c     the IR: the kernel and its stages
+ *   row_build.c     the IR: the kernel
+ *   row_rows.c      the IR: the rows of a block, and where they are
+ *   row_pass.c      the IR: the stages of a row
+ *   row_node.c      the IR: values of nodes
  *   row_memory.c    the IR: loads and stores of elements
  *   row_shared.c    the IR: what stays in shared memory
  *   row_reduce.c    the IR: from the values of a row to one
@@ -306,6 +309,41 @@ void eider_row_fault_begin(struct eider_row_build *b);
  * elements are.  Begins another block. */
 void eider_row_fault(struct eider_row_build *b, const struct eider_row_context *c, eider_node id,
                      LLVMValueRef place, LLVMValueRef inside);
+
+static inline const struct eider_graph *eider_row_graph(const struct eider_row_build *b)
+{
+    return b->program->graph;
+}
+
+static inline LLVMValueRef eider_row_param(struct eider_row_build *b, unsigned slot)
+{
+    return b->machine->param(b->e, slot);
+}
+
+/* Sees to it that the context has the value of a node that is known. */
+void eider_row_bring(struct eider_row_build *b, struct eider_row_context *c, eider_node node);
+/* A set of operands: those of which every row reads the same elements. */
+uint64_t eider_row_shared_inputs(const struct eider_row_build *b);
+
+/* Where a row is, of what the build knows. */
+struct eider_row_position {
+    LLVMValueRef base[EIDER_OPERANDS_MAX], mine[EIDER_OPERANDS_MAX];
+    LLVMValueRef first, shift, end, row_number, row_exists;
+};
+
+/* Goes to where `p` says; *p is where the build was. */
+void eider_row_swap(struct eider_row_build *b, struct eider_row_position *p);
+/* Sets which thread of its row this one is. */
+void eider_row_number_threads(struct eider_row_build *b);
+/* All rows of this block. */
+void eider_row_do_all(struct eider_row_build *b);
+/* Gives shared memory what it keeps of the row, and of what all rows share.  `vectors` are as many
+ * as there are in flight. */
+void eider_row_fill(struct eider_row_build *b, struct eider_row_vector *vectors);
+/* One row, of which shared memory has been given its part.  `kept` are the vectors that stay in
+ * registers.  Where `next` is given, shared memory gets the next row's part meanwhile. */
+void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
+                  struct eider_row_vector *rest, struct eider_row_position *next);
 
 /* ---- The parts of a kernel, also for the template `column` ------------------ */
 

@@ -1,0 +1,405 @@
+/* row_pass.c -- the IR of passes: a row goes through its stages, and what they compute is stored.
+ *
+ * Invariants: an element is read in all stages before its place in an output is written; where
+ * a thread stops reading its vectors of one row in shared memory, it may fetch the next row's.
+ * Values that are costly stay for later stages, as long as their element does.
+ */
+#include "row.h"
+
+#include <string.h>
+
+#include "ops.h"
+
+/* ---- Vectors of a thread ------------------------------------------------------ */
+
+/* `base` + step * k in every lane k of a pack. */
+static LLVMValueRef steps(const struct eider_row_build *b, int64_t base, int64_t step)
+{
+    LLVMValueRef lanes[64];
+    for (int lane = 0; lane < b->width; lane++)
+        lanes[lane] = eider_row_number(b->i32, base + step * lane);
+    return b->width == 1 ? lanes[0] : LLVMConstVector(lanes, (unsigned)b->width);
+}
+
+/* Which ends of the row may lie within a vector. */
+struct ends {
+    int start, end;
+};
+
+static void place_ends(struct eider_row_build *b, struct eider_row_vector *v, struct ends ends)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    v->begins = v->whole = v->part = NULL;
+    if (ends.end)
+        v->begins = LLVMBuildICmp(ir, b->shift ? LLVMIntSLT : LLVMIntULT, v->col, b->cols, "");
+    if (!b->ragged || (!ends.start && !ends.end)) {
+        v->whole = v->begins;
+        return;
+    }
+    LLVMValueRef zero = eider_row_number(b->i32, 0);
+    LLVMValueRef last = eider_row_number(b->i32, b->layout->length - b->c.vec + 1);
+    if (ends.end)
+        v->whole = LLVMBuildICmp(ir, ends.start ? LLVMIntULT : LLVMIntSLT, v->col, last, "");
+    else
+        v->whole = LLVMBuildICmp(ir, LLVMIntSGE, v->col, zero, "");
+    v->part = LLVMBuildNot(ir, v->whole, "");
+    if (v->begins) v->part = LLVMBuildAnd(ir, v->part, v->begins, "");
+}
+
+/* Which elements of the vector's pack `p` are in the row; one comparison each with a constant
+ * where only one end of the row is near. */
+static LLVMValueRef valid_of(struct eider_row_build *b, const struct eider_row_vector *v, int p,
+                             struct ends ends)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int64_t length = b->layout->length, k = (int64_t)p * b->width;
+    if (length && !b->ragged) return eider_row_spread(b, v->whole, b->width);
+    if (!length || (ends.start && ends.end))
+        return LLVMBuildICmp(ir, LLVMIntULT, v->packs[p].col,
+                             eider_row_spread(b, b->cols, b->width), "");
+    LLVMValueRef first = eider_row_spread(b, v->col, b->width);
+    return ends.end ? LLVMBuildICmp(ir, LLVMIntSLT, first, steps(b, length - k, -1), "")
+                    : LLVMBuildICmp(ir, LLVMIntSGE, first, steps(b, -k, -1), "");
+}
+
+/* `v->col` as the place of the first element, of a thread's vector, which is at least `from` where
+ * nothing is shifted, and the last one's is below `beyond`. */
+static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, int64_t from,
+                         int64_t beyond)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int64_t length = b->layout->length;
+    struct ends ends = {.start = b->shift && from <= 0, .end = !length || beyond > length};
+    place_ends(b, v, ends);
+    for (int p = 0; p < b->n_packs; p++) {
+        struct eider_row_context *c = &v->packs[p];
+        LLVMValueRef step = steps(b, (int64_t)p * b->width, 1);
+        c->col = LLVMBuildAdd(ir, eider_row_spread(b, v->col, b->width), step, "");
+        c->valid = v->whole ? valid_of(b, v, p, ends) : NULL;
+    }
+}
+
+struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n)
+{
+    struct eider_row_vector *vectors = eider_row_alloc(b, (size_t)n, sizeof *vectors);
+    for (int v = 0; v < n && b->e->status == EIDER_OK; v++) {
+        vectors[v].packs = eider_row_alloc(b, (size_t)b->n_packs, sizeof *vectors[v].packs);
+        for (int p = 0; p < b->n_packs && b->e->status == EIDER_OK; p++)
+            vectors[v].packs[p] = eider_row_context(b, b->width);
+    }
+    return vectors;
+}
+
+/* The places of `n` vectors of this thread, the first `from` elements into the row. */
+void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                     LLVMValueRef from, int64_t from_at_most)
+{
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef wide = LLVMBuildZExt(ir, from, b->i64, "");
+    LLVMValueRef mine = LLVMBuildAdd(ir, b->first, from, "");
+    for (int v = 0; v < n; v++) {
+        vectors[v].col = LLVMBuildAdd(ir, mine, eider_row_number(b->i32, v * step), "");
+        vectors[v].at = LLVMBuildAdd(ir, wide, eider_row_number(b->i64, v * step), "");
+        place_vector(b, &vectors[v], from_at_most < 0 ? 0 : from_at_most + v * step,
+                     from_at_most < 0 ? INT64_MAX : from_at_most + (v + 1) * step);
+    }
+}
+
+void eider_row_forget(struct eider_row_build *b, struct eider_row_vector *vectors, int n)
+{
+    for (int v = 0; v < n; v++)
+        for (int p = 0; p < b->n_packs; p++)
+            memset(vectors[v].packs[p].values, 0,
+                   eider_row_graph(b)->n_cells * sizeof *vectors[v].packs[p].values);
+}
+
+/* ---- A pass over the row -------------------------------------------------------- */
+
+/* What is done with the vectors of one step: totals are added to, or outputs are stored. */
+struct pass {
+    const uint8_t *need;
+    struct eider_row_total *totals; /* NULL: outputs are stored */
+    int n_totals;
+    uint64_t fills;                  /* nothing is computed: shared memory takes these inputs */
+    struct eider_row_position *next; /* the last pass: where the next row is; or NULL */
+};
+
+static void set_outputs(struct eider_row_build *b, struct eider_row_context *c)
+{
+    const struct eider_graph *g = eider_row_graph(b);
+    for (uint32_t i = 0; i < g->n_operands && b->e->status == EIDER_OK; i++) {
+        if (g->operands[i].kind != EIDER_OUTPUT || b->layout->operands[i].extent != EIDER_FULL)
+            continue;
+        eider_row_bring(b, c, g->operands[i].node);
+        b->lowering.values = c->values;
+        b->e->width = c->width;
+        if (b->e->status == EIDER_OK) c->in[i] = eider_lowering_output(&b->lowering, i);
+    }
+}
+
+static void do_step(struct eider_row_build *b, const struct pass *pass,
+                    struct eider_row_vector *vectors, int n)
+{
+    struct eider_row_context *all[EIDER_ROW_PACKS_MAX];
+    int n_all = 0;
+    for (int v = 0; v < n; v++)
+        for (int p = 0; p < b->n_packs; p++) {
+            eider_row_compute(b, &vectors[v].packs[p], pass->need);
+            all[n_all++] = &vectors[v].packs[p];
+        }
+    for (int i = 0; i < pass->n_totals && b->e->status == EIDER_OK; i++)
+        eider_row_total_add(b, &pass->totals[i], all, n_all);
+    for (int v = 0; v < n && !pass->totals && b->e->status == EIDER_OK; v++) {
+        for (int p = 0; p < b->n_packs; p++) set_outputs(b, &vectors[v].packs[p]);
+        if (b->e->status == EIDER_OK) eider_row_store(b, &vectors[v]);
+    }
+}
+
+/* The members of totals that a loop carries. */
+static int list_carried(struct pass *pass, LLVMValueRef **out)
+{
+    int n = 0;
+    for (int i = 0; i < pass->n_totals; i++) {
+        struct eider_row_total *t = &pass->totals[i];
+        LLVMValueRef *members[] = {&t->value, &t->place, &t->lost};
+        for (int k = 0; k < 3; k++)
+            if (*members[k]) out[n++] = members[k];
+    }
+    return n;
+}
+
+/* A part of the row that a loop goes through, `unroll` vectors at a time. */
+struct part {
+    int64_t from, to; /* places; to: 0 is the end of the row */
+    int unroll;
+    int stays; /* in shared memory */
+};
+
+static LLVMValueRef end_of(struct eider_row_build *b, const struct part *part)
+{
+    LLVMValueRef end = eider_row_number(b->i32, part->to);
+    if (!part->to) return b->end;
+    LLVMValueRef shorter = LLVMBuildICmp(b->e->builder, LLVMIntULT, b->end, end, "");
+    return LLVMBuildSelect(b->e->builder, shorter, b->end, end, "");
+}
+
+/* What a loop does with the vectors at `at`. */
+static void do_part(struct eider_row_build *b, const struct pass *pass, const struct part *part,
+                    struct eider_row_vector *vectors, LLVMValueRef at)
+{
+    eider_row_forget(b, vectors, part->unroll);
+    eider_row_place(b, vectors, part->unroll, at, -1);
+    if (pass->fills) {
+        eider_row_fill_shared(b, vectors, part->unroll, pass->fills, at, NULL);
+        return;
+    }
+    uint64_t inputs = eider_row_inputs(b, pass->need);
+    uint64_t there = part->stays ? inputs & (b->loaded | b->columns) : 0;
+    eider_row_load_shared(b, vectors, part->unroll, there, at);
+    eider_row_load(b, vectors, part->unroll, inputs & ~there);
+    do_step(b, pass, vectors, part->unroll);
+    if (!part->stays || !pass->next || b->e->status != EIDER_OK) return;
+    eider_row_swap(b, pass->next);
+    eider_row_place(b, vectors, part->unroll, at, -1);
+    eider_row_fill_shared(b, vectors, part->unroll, b->loaded, at, b->more);
+    eider_row_swap(b, pass->next);
+}
+
+static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
+                 const struct part *part)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec * part->unroll;
+    LLVMValueRef *carried[3 * 64], before[3 * 64], phis[3 * 64];
+    for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
+    int n = list_carried(pass, carried);
+    for (int i = 0; i < n; i++) before[i] = *carried[i];
+    LLVMValueRef first = eider_row_number(b->i32, part->from), end = end_of(b, part);
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "part");
+    LLVMBasicBlockRef after = eider_row_block(b, "parted");
+    LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, end, ""), body, after);
+    LLVMPositionBuilderAtEnd(ir, body);
+    LLVMValueRef at = LLVMBuildPhi(ir, b->i32, "");
+    for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
+    do_part(b, pass, part, vectors, at);
+    if (b->e->status != EIDER_OK) return;
+    LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
+    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, end, "");
+    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, body, after));
+    LLVMAddIncoming(at, &first, &entry, 1);
+    LLVMAddIncoming(at, &next, &latch, 1);
+    for (int i = 0; i < n; i++) {
+        LLVMAddIncoming(phis[i], &before[i], &entry, 1);
+        LLVMAddIncoming(phis[i], carried[i], &latch, 1);
+    }
+    LLVMPositionBuilderAtEnd(ir, after);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef last = *carried[i], ends[2] = {before[i], last};
+        LLVMBasicBlockRef froms[2] = {entry, latch};
+        *carried[i] = LLVMBuildPhi(ir, LLVMTypeOf(last), "");
+        LLVMAddIncoming(*carried[i], ends, froms, 2);
+    }
+}
+
+/* What all rows share does not stay. */
+static void forget_words(struct eider_row_vector *vector, uint64_t which)
+{
+    for (uint32_t i = 0; i < EIDER_OPERANDS_MAX; i++)
+        if (which >> i & 1) vector->words[i] = NULL;
+}
+
+/* The part of the row that is in shared memory, and the one that is read again. */
+static struct part shared_part(const struct eider_row_build *b)
+{
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
+    return (struct part){.from = b->c.keep * step,
+                         .to = (b->c.keep + b->c.shared) * step,
+                         .unroll = b->c.shared % b->c.unroll ? 1 : b->c.unroll,
+                         .stays = 1};
+}
+
+static struct part rest_of(const struct eider_row_build *b)
+{
+    return (struct part){.from = shared_part(b).to, .unroll = b->c.unroll};
+}
+
+static int has_part(const struct eider_row_build *b, const struct part *part)
+{
+    if (part->stays && part->from == part->to) return 0;
+    return !b->layout->length || part->from < eider_row_cut(b->layout, b->c.vec) * b->c.vec;
+}
+
+static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
+                    struct eider_row_vector *rest)
+{
+    struct part parts[2] = {shared_part(b), rest_of(b)};
+    uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
+    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
+    for (int v = 0; v < b->c.keep; v++) {
+        if (b->passes) eider_row_again(b, &kept[v]);
+        eider_row_load_shared(b, &kept[v], 1, missing & b->columns,
+                              eider_row_number(b->i32, v * step));
+        eider_row_load(b, &kept[v], 1, missing & ~b->columns);
+        forget_words(&kept[v], missing);
+        do_step(b, pass, &kept[v], 1);
+    }
+    b->passes++;
+    for (int i = 0; i < 2; i++)
+        if (has_part(b, &parts[i]) && b->e->status == EIDER_OK) loop(b, pass, rest, &parts[i]);
+}
+
+/* ---- The stages ------------------------------------------------------------------ */
+
+static int is_full_output(const struct eider_row_build *b, uint32_t i)
+{
+    return eider_row_graph(b)->operands[i].kind == EIDER_OUTPUT &&
+           b->layout->operands[i].extent == EIDER_FULL;
+}
+
+static int has_full_outputs(const struct eider_row_build *b)
+{
+    int any = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) any |= is_full_output(b, i);
+    return any;
+}
+
+static void do_stage(struct eider_row_build *b, uint32_t stage, struct eider_row_vector *kept,
+                     struct eider_row_vector *rest, struct eider_row_position *next)
+{
+    const struct eider_graph *g = eider_row_graph(b);
+    struct eider_row_total totals[64];
+    struct pass pass = {.totals = totals};
+    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
+    for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
+        if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
+        if (b->plan.level[id] != stage + 1) continue;
+        if (pass.n_totals == 64) {
+            eider_emit_fail(b->e, EIDER_TOO_LARGE, "more than 64 reductions in one stage");
+            return;
+        }
+        need[eider_graph_args(g, id)[0]] = 1;
+        totals[pass.n_totals++] = eider_row_total_begin(b, id);
+    }
+    if (b->e->status != EIDER_OK) return;
+    eider_row_plan_need(g, &b->plan, need);
+    pass.need = need;
+    pass.next = stage + 1 == b->plan.n_stages && !has_full_outputs(b) ? next : NULL;
+    do_pass(b, &pass, kept, rest);
+    if (b->e->status == EIDER_OK) eider_row_total_end(b, totals, pass.n_totals);
+    b->e->width = b->width;
+}
+
+/* Where threads read what others may write from now on, all of them have to be here. */
+static void wait_for_readers(struct eider_row_build *b)
+{
+    if (!b->plan.picks && b->plan.n_stages > 0) return;
+    if (b->rank) {
+        eider_emit_cluster_arrive(b->e, 0);
+        eider_emit_cluster_wait(b->e);
+    } else if (b->c.row > 1) {
+        b->machine->barrier(b->e);
+    }
+}
+
+static void store_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
+                          struct eider_row_vector *rest, struct eider_row_position *next)
+{
+    const struct eider_graph *g = eider_row_graph(b);
+    struct pass pass = {.next = next};
+    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
+    if (b->e->status != EIDER_OK) return;
+    for (uint32_t i = 0; i < g->n_operands; i++)
+        if (is_full_output(b, i)) need[g->operands[i].node] = 1;
+    eider_row_plan_need(g, &b->plan, need);
+    pass.need = need;
+    wait_for_readers(b);
+    if (has_full_outputs(b)) do_pass(b, &pass, kept, rest);
+    eider_row_store_row(b);
+}
+
+/* One row, of which shared memory has been given its part. */
+void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
+                  struct eider_row_vector *rest, struct eider_row_position *next)
+{
+    b->passes = 0;
+    b->shared_used = 0;
+    b->one = eider_row_context(b, 1);
+    if (b->e->status != EIDER_OK) return;
+    eider_row_load_row(b);
+    eider_row_forget(b, kept, b->c.keep);
+    if (b->c.keep) {
+        eider_row_place(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
+        eider_row_load(b, kept, b->c.keep, b->loaded);
+    }
+    if (b->rows_memory) eider_row_wait_shared(b);
+    for (uint32_t stage = 0; stage < b->plan.n_stages && b->e->status == EIDER_OK; stage++) {
+        eider_row_compute_row(b, stage);
+        do_stage(b, stage, kept, rest, next);
+    }
+    eider_row_compute_row(b, b->plan.n_stages);
+    store_outputs(b, kept, rest, next);
+}
+
+static void fill(struct eider_row_build *b, struct eider_row_vector *vectors, struct part part,
+                 uint64_t which)
+{
+    struct pass pass = {.fills = which};
+    if (which && has_part(b, &part) && b->e->status == EIDER_OK) loop(b, &pass, vectors, &part);
+}
+
+/* What all rows share, from the row's beginning to where shared memory's part of it ends. */
+static struct part column_part(const struct eider_row_build *b)
+{
+    struct part part = shared_part(b);
+    part.from = 0;
+    part.unroll = 1;
+    return part;
+}
+
+void eider_row_fill(struct eider_row_build *b, struct eider_row_vector *vectors)
+{
+    fill(b, vectors, column_part(b), b->columns);
+    fill(b, vectors, shared_part(b), b->loaded);
+}
