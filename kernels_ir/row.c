@@ -35,6 +35,7 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
         .shared = number_or(config, EIDER_PARAM_shared, 0),
         .async = number_or(config, EIDER_PARAM_async, 0),
         .resident = number_or(config, EIDER_PARAM_resident, 0),
+        .registers = number_or(config, EIDER_PARAM_registers, 0),
         .load = (enum eider_load_policy)config->choice[EIDER_PARAM_load],
         .store = (enum eider_store_policy)config->choice[EIDER_PARAM_store],
     };
@@ -252,6 +253,8 @@ eider_status eider_row_check(const struct eider_layout *layout, struct eider_tar
     if (c.row > 1 && c.block % WARP)
         return eider_fail(EIDER_CONFIG, "row=%d, block=%d: threads of a row need whole warps",
                           c.row, c.block);
+    if (c.registers && !target.sm)
+        return eider_fail(EIDER_CONFIG, "registers=%d: only GPUs share registers out", c.registers);
     EIDER_TRY(check_cluster(target, &c));
     EIDER_TRY(check_shared(layout, target, &c));
     eider_row_slots_of(layout, &slots);
@@ -310,7 +313,8 @@ const struct eider_template eider_template_row = {
     .name = "row",
     .doc = "over rows: reductions along the last dimension, and everything around them",
     .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) |
-            USES(keep) | USES(cluster) | USES(shared) | USES(async) | USES(resident),
+            USES(keep) | USES(cluster) | USES(shared) | USES(async) | USES(resident) |
+            USES(registers),
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,

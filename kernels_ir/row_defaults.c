@@ -221,6 +221,7 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
     eider_config_choose(config, EIDER_PARAM_shared, 0);
     eider_config_choose(config, EIDER_PARAM_async, 0);
     eider_config_choose(config, EIDER_PARAM_resident, 0);
+    eider_config_choose(config, EIDER_PARAM_registers, 0);
     eider_config_choose_word(config, EIDER_PARAM_load, "ca");
     eider_config_choose_word(config, EIDER_PARAM_store, "wb");
 }
@@ -289,6 +290,16 @@ static void add_shared(const struct eider_layout *layout, struct eider_target ta
     }
 }
 
+/* The rule's own config with fewer registers: another block or two may fit. */
+static void add_registers(const struct eider_config *rule, struct eider_text *out)
+{
+    struct eider_config c = *rule;
+    char text[EIDER_CONFIG_TEXT_BYTES];
+    c.choice[EIDER_PARAM_registers] = EIDER_PARAM_UNSET;
+    eider_config_print(&c, text);
+    eider_text_add(out, "%s,registers=32|40|48|64|80\n", text);
+}
+
 void eider_row_space(const struct eider_layout *layout, struct eider_target target,
                      const struct eider_config *rule, struct eider_text *out)
 {
@@ -299,6 +310,7 @@ void eider_row_space(const struct eider_layout *layout, struct eider_target targ
                        4 * vec);
         return;
     }
+    add_registers(rule, out);
     for (; vec <= 2 * c.vec && vec <= layout->vec_max; vec *= 2)
         for (int r = row; r <= ROW_FACTOR * c.row && r <= GPU_BLOCK_MAX; r *= 2)
             add_split(layout, vec, r, c.unroll, out);

@@ -425,6 +425,7 @@ static void refusals_say_why(void **state)
          {8, 9}},
         {"in x, w: row; y = sum(x) * w", NULL, "it has one value per row", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w", "row=64,block=32", "row=64", {2, 2}, {8, 8}},
+        {"in x, w; y = sum(x) * w", "registers=48", "registers=48: only GPUs", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w", "vec=16", "vectors of at most 8", {2, 2}, {8, 8}},
         {"in x, w; y = sum(x) * w",
          "shared=2,block=1,row=1",
@@ -588,6 +589,40 @@ static void kernels_assemble_for_gpus(void **state)
     eider_program_release(program);
 }
 
+static void registers_are_limited_for_the_assembler(void **state)
+{
+    static const struct {
+        const char *config;
+        int least, most;
+    } cases[] = {{"registers=0", 65, 255}, {"registers=64", 33, 64}, {"registers=40", 24, 40}};
+    int64_t shape[2] = {4, 4096}, column[1] = {4096}, row[2] = {4, 1};
+    eider_program *program;
+    (void)state;
+    must(eider_program_parse(row_context, "rmsnorm_backward", &program));
+    eider_tensor args[5] = {
+        tensor_of(NULL, EIDER_F32, 2, shape), tensor_of(NULL, EIDER_F32, 1, column),
+        tensor_of(NULL, EIDER_F32, 2, row), tensor_of(NULL, EIDER_F32, 2, shape),
+        tensor_of(NULL, EIDER_F32, 2, shape)};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        eider_request request = {.program = program,
+                                 .args = args,
+                                 .n_args = 5,
+                                 .config = cases[i].config,
+                                 .target = "sm_90"};
+        eider_kernel *kernel;
+        eider_kernel_info info;
+        const void *ptx;
+        size_t size;
+        must(eider_compile(row_context, &request, &kernel));
+        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
+        assert_int_equal(strstr(ptx, ".maxnreg") != NULL, i > 0);
+        eider_kernel_describe(kernel, &info);
+        if (info.registers >= 0) assert_in_range(info.registers, cases[i].least, cases[i].most);
+        eider_kernel_release(kernel);
+    }
+    eider_program_release(program);
+}
+
 static eider_status compile_clusters(const char *target, const char *config, eider_kernel **out)
 {
     int64_t shape[2] = {4, 65536}, row[2] = {4, 1};
@@ -712,6 +747,7 @@ int main(void)
         cmocka_unit_test(a_kernel_is_for_its_length),
         cmocka_unit_test(a_failed_allocation_is_survived),
         cmocka_unit_test(kernels_assemble_for_gpus),
+        cmocka_unit_test(registers_are_limited_for_the_assembler),
         cmocka_unit_test(clusters_are_in_the_code_from_sm_90_on),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };

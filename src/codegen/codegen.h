@@ -36,6 +36,7 @@ struct eider_codegen_job {
     struct eider_target target;
     const char *entry;
     uint32_t block_threads; /* .maxntid; 0: not stated */
+    uint32_t registers;     /* .maxnreg; 0: not stated */
     uint32_t cluster;       /* blocks that run together, along x, from sm_90 on; 0: one by one */
     int ptx_version;        /* 78 is 7.8; 0: lowest that the target and the text need */
     int contract;

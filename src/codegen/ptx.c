@@ -182,6 +182,7 @@ eider_status eider_ptx_finish(const eider_allocator *a, const char *ptx, size_t 
     eider_text_bytes(&text, after, (size_t)(header - after));
     if (job->block_threads && !is_stated)
         eider_text_add(&text, ".maxntid %u, 1, 1\n", job->block_threads);
+    if (job->registers) eider_text_add(&text, ".maxnreg %u\n", job->registers);
     /* LLVM 19 has no word for it.  Every launch then has clusters, without being told. */
     if (job->cluster)
         eider_text_add(&text, ".explicitcluster\n.reqnctapercluster %u, 1, 1\n", job->cluster);

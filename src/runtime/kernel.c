@@ -70,7 +70,9 @@ static void set_shape(struct eider_kernel *kernel, const struct eider_plan *plan
     kernel->info.index_bits =
         has_index ? eider_config_number(&plan->config, EIDER_PARAM_index) : plan->layout.index_bits;
     int cluster = eider_config_number(&plan->config, EIDER_PARAM_cluster);
+    int registers = eider_config_number(&plan->config, EIDER_PARAM_registers);
     kernel->cluster = cluster > 1 ? (uint32_t)cluster : 0;
+    kernel->registers = registers > 0 ? (uint32_t)registers : 0;
     kernel->shared_bytes =
         plan->shape->shared ? plan->shape->shared(&plan->layout, &plan->config) : 0;
     kernel->thread_style = threads > 0 && plan->target.sm == 0;
@@ -159,6 +161,7 @@ static struct eider_codegen_job job_of(const struct eider_kernel *kernel)
         .target = kernel->target,
         .entry = kernel->info.entry,
         .contract = kernel->contract,
+        .registers = kernel->registers,
         .cluster = kernel->cluster,
         .thread_style = kernel->thread_style,
     };

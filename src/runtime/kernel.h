@@ -41,6 +41,7 @@ struct eider_kernel {
     uint32_t block[3], shared_bytes; /* of a source; block also where threads wait, shared_bytes
                                       * what the template gives at launch */
     uint32_t cluster;                /* blocks of a cluster; 0: there are none */
+    uint32_t registers;              /* of a thread at most; 0: no limit */
     int thread_style;                /* on the CPU, threads are fibers */
     struct {
         eider_operand_kind kind;

@@ -161,6 +161,7 @@ static eider_status make_twin(const struct eider_kernel *kernel, struct twin *tw
     struct eider_codegen_job job = {
         .target = kernel->target,
         .entry = kernel->info.entry,
+        .registers = kernel->registers,
         .cluster = kernel->cluster,
         .contract = kernel->contract,
     };
