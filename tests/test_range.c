@@ -98,6 +98,11 @@ static void short_forms_are_used_where_their_range_is_known(void **state)
         {"out = sum(exp(x - max(x)))", EIDER_OP_m_ex2, 1, 1},
         {"out = sum(exp(x - min(x)))", EIDER_OP_m_ex2, 0, 1},
         {"e = exp(x - max(x)); out = e / sum(e)", EIDER_OP_m_ex2, 0, 1},
+        {"e = exp(x - max(x)); out = e / sum(e)", EIDER_OP_m_rcp, 0, 1},
+        {"e = exp(x - min(x)); out = e / sum(e)", EIDER_OP_m_rcp, 0, 0},
+        {"e = exp(x - max(y)); out = e / sum(e)", EIDER_OP_m_rcp, 0, 0},
+        {"m = max(x); e = exp(x - select(m == -inf, 0, m)); out = e / sum(e)", EIDER_OP_m_rcp, 0,
+         0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int fast = count(cases[i].text, EIDER_MATH_FAST, cases[i].op);

@@ -85,12 +85,27 @@ static range (*const rules[EIDER_OP_COUNT])(const range *a) = {
     [EIDER_OP_sigmoid] = of_sigmoid, [EIDER_OP_normcdf] = of_sigmoid, [EIDER_OP_tanh] = of_tanh,
 };
 
+/* sum(exp(a - max(a))), as in a softmax: one term is 1, none is more, and a row has fewer than 2^31.
+ * Where max(a) is infinite, it is NaN. */
+static int is_softmax_sum(const struct eider_graph *g, eider_node n)
+{
+    eider_node power = eider_graph_args(g, n)[0];
+    if (g->cells[power].op != EIDER_OP_exp) return 0;
+    eider_node fall = eider_graph_args(g, power)[0];
+    if (g->cells[fall].op != EIDER_OP_sub) return 0;
+    const eider_node *parts = eider_graph_args(g, fall);
+    enum eider_op most = (enum eider_op)g->cells[parts[1]].op;
+    return (most == EIDER_OP_rmax || most == EIDER_OP_amax) &&
+           eider_graph_args(g, parts[1])[0] == parts[0];
+}
+
 static range range_within(const struct eider_graph *g, eider_node n, int depth)
 {
     const struct eider_cell *cell = &g->cells[n];
     range args[3], found;
     double value;
     if (eider_cell_literal(cell, &value)) return (range){value, value};
+    if (cell->op == EIDER_OP_sum && is_softmax_sum(g, n)) return (range){1 - 0x1p-16, 0x1p32};
     if (depth == 0 || !rules[cell->op]) return anything;
     for (uint32_t k = 0; k < cell->n_args; k++)
         args[k] = range_within(g, eider_graph_args(g, n)[k], depth - 1);
