@@ -176,12 +176,17 @@ struct part {
     int stays; /* in shared memory */
 };
 
-static LLVMValueRef end_of(struct eider_row_build *b, const struct part *part)
+/* Where a part ends; one that also takes the next row into shared memory goes as far as any row
+ * does, since the next one may be shifted further. */
+static LLVMValueRef end_of(struct eider_row_build *b, const struct pass *pass,
+                           const struct part *part)
 {
-    LLVMValueRef end = eider_row_number(b->i32, part->to);
-    if (!part->to) return b->end;
-    LLVMValueRef shorter = LLVMBuildICmp(b->e->builder, LLVMIntULT, b->end, end, "");
-    return LLVMBuildSelect(b->e->builder, shorter, b->end, end, "");
+    LLVMValueRef to = eider_row_number(b->i32, part->to), end = b->end;
+    if (!part->to) return end;
+    if (pass->next && b->shift)
+        end = eider_row_number(b->i32, eider_row_cut(b->layout, b->c.vec) * b->c.vec);
+    LLVMValueRef shorter = LLVMBuildICmp(b->e->builder, LLVMIntULT, end, to, "");
+    return LLVMBuildSelect(b->e->builder, shorter, end, to, "");
 }
 
 /* What a loop does with the vectors at `at`. */
@@ -215,7 +220,7 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     int n = list_carried(pass, carried);
     for (int i = 0; i < n; i++) before[i] = *carried[i];
-    LLVMValueRef first = eider_row_number(b->i32, part->from), end = end_of(b, part);
+    LLVMValueRef first = eider_row_number(b->i32, part->from), end = end_of(b, pass, part);
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "part");
     LLVMBasicBlockRef after = eider_row_block(b, "parted");
     LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, end, ""), body, after);

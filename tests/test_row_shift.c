@@ -506,9 +506,31 @@ static void vectors_are_as_many_as_shifts_make(void **state)
     assert_true(eider_row_shifts(&l, 4));
 }
 
+/* Rows are as long as the threads' vectors together, so that a shifted one has a vector more. */
+static void a_shifted_row_after_one_that_is_not_has_all_its_vectors(void **state)
+{
+    static const char *const schedules_of_shared[] = {
+        "vec=4,row=32,block=32,keep=0,shared=2,unroll=1,resident=1",
+        "vec=4,row=32,block=32,keep=0,shared=2,unroll=2,resident=1,async=1",
+        "vec=2,row=64,block=64,keep=1,shared=1,unroll=1,resident=1",
+        "vec=4,row=8,block=32,keep=3,shared=3,unroll=1,resident=1",
+        "cluster=2,vec=2,row=32,block=32,keep=0,shared=3,unroll=1,resident=1"};
+    (void)state;
+    for (size_t k = 0; k < COUNT(schedules_of_shared); k++)
+        for (int64_t gap = 0; gap < 4; gap++)
+            row_check((struct row_call){.text = everything,
+                                        .config = schedules_of_shared[k],
+                                        .rows = 23,
+                                        .cols = 128,
+                                        .gap = gap,
+                                        .fill = row_wave},
+                      2e-6, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shifted_row_after_one_that_is_not_has_all_its_vectors),
         cmocka_unit_test(every_length_at_every_shift),
         cmocka_unit_test(types_of_different_sizes_share_a_shift),
         cmocka_unit_test(rows_longer_than_what_is_kept),
