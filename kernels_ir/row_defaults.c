@@ -13,6 +13,7 @@
 #define GPU_BLOCK_MAX 1024
 #define LENGTH_ASSUMED 4096 /* where it is not known */
 #define CPU_VEC 16
+#define WARP 32
 #define CLUSTER_PORTABLE 8         /* blocks, that every GPU with clusters takes */
 #define CLUSTER_BLOCK 256          /* threads of each of its blocks at least */
 #define SHARED_FOR_REDUCTIONS 8192 /* bytes that rows leave to them */
@@ -91,6 +92,12 @@ static int blocks_for(struct eider_target target, int64_t vectors, int row, int 
     return blocks;
 }
 
+/* No block has 2 to 31 threads. */
+static int whole_warps(int row)
+{
+    return row < WARP ? WARP : row;
+}
+
 /* As many threads as leave VECTORS_KEPT vectors to each; then every vector is kept, as far as
  * registers go. */
 static void choose_gpu(const struct eider_layout *layout, struct eider_target target,
@@ -113,7 +120,7 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     while (row > fixed) row /= 2;
     row = eider_config_choose(config, EIDER_PARAM_row, row);
     int shares = row < GPU_BLOCK && cluster == 1; /* its block with other rows */
-    eider_config_choose(config, EIDER_PARAM_block, shares ? GPU_BLOCK : row);
+    eider_config_choose(config, EIDER_PARAM_block, shares ? GPU_BLOCK : whole_warps(row));
     if (row == GPU_BLOCK_MAX) most /= 2; /* a thread of so large a block has 64 registers */
     if (!fixed_cluster) cluster = blocks_for(target, vectors, row, most);
     eider_config_choose(config, EIDER_PARAM_cluster, cluster);
@@ -205,8 +212,10 @@ static void choose_cpu(const struct eider_layout *layout, struct eider_config *c
     int block = config->choice[EIDER_PARAM_block] < 0
                     ? CPU_CLUSTER_BLOCK
                     : eider_config_number(config, EIDER_PARAM_block);
-    int row = eider_config_choose(config, EIDER_PARAM_row, is_cluster ? block : 1);
-    eider_config_choose(config, EIDER_PARAM_block, is_cluster ? row : 1);
+    int power = GPU_BLOCK_MAX; /* no row has 96 threads */
+    while (power > block) power /= 2;
+    int row = eider_config_choose(config, EIDER_PARAM_row, is_cluster ? power : 1);
+    eider_config_choose(config, EIDER_PARAM_block, is_cluster ? whole_warps(row) : 1);
     eider_config_choose(config, EIDER_PARAM_keep, 0);
     eider_config_choose(config, EIDER_PARAM_unroll, 1);
 }

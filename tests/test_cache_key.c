@@ -169,6 +169,16 @@ static int try_config(const char *text, const char *config, struct identity *out
     return takes;
 }
 
+/* What a template does not use is not in its configs. */
+static int has_parameter(const struct identity *id, const char *name)
+{
+    char text[40];
+    const char *config = strstr(id->manifest, "\nconfig: ");
+    snprintf(text, sizeof text, "%s=", name);
+    const char *found = strstr(config, text);
+    return found && found < config + 1 + strcspn(config + 1, "\n");
+}
+
 /* Every value of every parameter that the program's template uses and takes for this layout,
  * beside `others`; there are at least `least`. */
 static void change_every_parameter(const char *program, const char *others, int least)
@@ -182,7 +192,8 @@ static void change_every_parameter(const char *program, const char *others, int 
             size_t length = strcspn(at, "|");
             snprintf(configs[n], sizeof configs[n], "%s,%s=%.*s", others, name, (int)length, at);
             at += length + (at[length] == '|');
-            if (try_config(program, configs[n], &ids[n])) n++;
+            int takes = try_config(program, configs[n], &ids[n]);
+            if (takes && has_parameter(&ids[n], name)) n++;
             assert_true(n < 256);
         }
     }

@@ -330,7 +330,7 @@ static void sums_down_the_rows(void **state)
         "a = colsum(x * s); b = cast(colsum(x + w * row()), f16); c = colsum(w)";
     static const char *const configs[] = {
         NULL, "block=64,row=8,vec=1,unroll=2", "block=32,row=32,vec=1,unroll=1",
-        "block=256,row=2,vec=1,unroll=4", "block=1,row=1,vec=1,unroll=8"};
+        "block=256,row=2,vec=1,unroll=4", "block=1,row=1,vec=1,unroll=8,resident=1,cluster=2"};
     static const int64_t rows[] = {0, 1, 2, 33, 130}, cols[] = {1, 3, 17, 64, 300};
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
@@ -440,6 +440,16 @@ static void refusals_say_why(void **state)
         {"in x, w; y = sum(x) * w",
          "cluster=2,row=32,block=64",
          "cluster=2, row=32, block=64: blocks that share a row have no other",
+         {2, 2},
+         {8, 8}},
+        {"in x, w; y = sum(x) * w",
+         "cluster=2,row=8",
+         "cluster=2, row=8, block=32: blocks that share a row have no other",
+         {2, 2},
+         {8, 8}},
+        {"in x, w; y = sum(x) * w",
+         "cluster=2,block=96",
+         "row=64: threads of a row are a part of a block of 96",
          {2, 2},
          {8, 8}},
         {"in x, w; y = sum(x) * w",

@@ -139,6 +139,13 @@ static int has_pick(const struct eider_graph *g)
     return 0;
 }
 
+/* What the template does not have changes nothing: neither the kernel nor its launches. */
+static void forget_unused(const struct eider_template *shape, struct eider_config *config)
+{
+    for (int p = 0; p < EIDER_PARAM_COUNT; p++)
+        if (!(shape->uses >> p & 1)) config->choice[p] = EIDER_PARAM_UNSET;
+}
+
 static eider_status plan_program(struct eider_plan *plan)
 {
     const eider_request *request = plan->request;
@@ -161,6 +168,7 @@ static eider_status plan_program(struct eider_plan *plan)
     plan->layout.checks = request->checked && has_pick(plan->graph);
     plan->config = eider_config_unset();
     EIDER_TRY(eider_config_parse(request->config, &plan->config));
+    forget_unused(plan->shape, &plan->config);
     plan->shape->defaults(&plan->layout, &facts, &plan->config);
     EIDER_TRY(plan->shape->check(&plan->layout, plan->target, &plan->config));
     for (uint32_t i = 0; i < plan->layout.n_operands; i++) types[i] = plan->layout.operands[i].type;
