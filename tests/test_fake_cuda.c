@@ -373,6 +373,118 @@ static void large_clusters_are_allowed_and_refused_by_name(void **state)
     assert_int_equal(fake->alive(), 0);
 }
 
+/* Rows of a program on the fake GPU, which has 132 multiprocessors; one kernel for any number. */
+struct rows_story {
+    eider_context *ctx;
+    eider_device *device;
+    eider_program *program;
+    eider_kernel *kernel;
+    int64_t shape[2], row[2];
+    eider_tensor args[2];
+};
+
+/* Far more than is there: nobody reads it. */
+static void prepare_rows(struct rows_story *s, const char *config)
+{
+    static float memory[8];
+    eider_context_options options = {.cuda_library = fake_path, .cache_dir = ""};
+    fake->reset();
+    s->shape[0] = 5, s->shape[1] = 4096, s->row[0] = 5, s->row[1] = 1;
+    s->args[0] = (eider_tensor){.data = memory, .type = EIDER_F32, .rank = 2, .shape = s->shape};
+    s->args[1] = (eider_tensor){
+        .data = (void *)((uintptr_t)memory + ((uintptr_t)1 << 40)), /* far from the input */
+        .type = EIDER_F32,
+        .rank = 2,
+        .shape = s->row};
+    assert_int_equal(eider_context_create(&options, &s->ctx), EIDER_OK);
+    assert_int_equal(eider_device_open(s->ctx, "cuda:0", &s->device), EIDER_OK);
+    assert_int_equal(eider_program_parse(s->ctx, "y = sum(x)", &s->program), EIDER_OK);
+    eider_request request = {.program = s->program,
+                             .args = s->args,
+                             .n_args = 2,
+                             .assembler = "driver",
+                             .config = config};
+    if (eider_prepare(s->device, &request, &s->kernel) != EIDER_OK)
+        fail_msg("%s: %s", config, eider_error());
+}
+
+static void release_rows(struct rows_story *s)
+{
+    eider_kernel_release(s->kernel);
+    eider_program_release(s->program);
+    eider_device_release(s->device);
+    eider_context_destroy(s->ctx);
+}
+
+/* The kernel's parameters are x, y, rows, cols, flags, in_flight. */
+static void resident_blocks_are_as_many_as_the_gpu_has_room_for(void **state)
+{
+    static const struct {
+        const char *config;
+        int64_t rows;
+        uint32_t grid, in_flight;
+    } cases[] = {
+        {"row=64,block=64", 100000, 100000, 100000},
+        {"row=64,block=64,resident=1", 100000, 132, 132},
+        {"row=64,block=64,resident=3", 100000, 396, 396},
+        {"row=64,block=64,resident=3", 396, 396, 396},
+        {"row=64,block=64,resident=3", 395, 395, 395},
+        {"row=32,block=128,resident=2", 100000, 264, 264},
+        {"row=32,block=128,resident=2", 9, 3, 3},
+        {"cluster=8,row=64,block=64,resident=1", 100000, 128, 16},
+        {"cluster=16,row=64,block=64,resident=1", 100000, 128, 8},
+        {"cluster=8,row=64,block=64,resident=1", 2, 16, 2},
+        {"cluster=2,row=64,block=64", 1000, 2000, 1000},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rows_story s = {0};
+        double ns;
+        prepare_rows(&s, cases[i].config);
+        s.shape[0] = s.row[0] = cases[i].rows;
+        fake->set_params(6);
+        for (int timed = 0; timed < 2; timed++) {
+            eider_status status = timed ? eider_time(s.kernel, NULL, s.args, 2, 1, 0, &ns)
+                                        : eider_launch(s.kernel, NULL, s.args, 2);
+            assert_int_equal(status, EIDER_OK);
+            const struct fake_cuda_launch *launch = fake->last_launch();
+            if (launch->grid[0] != cases[i].grid || launch->params[5] != cases[i].in_flight)
+                fail_msg("%s: %u blocks, %d in flight", cases[i].config, launch->grid[0],
+                         (int)launch->params[5]);
+            assert_int_equal(launch->params[2], cases[i].rows);
+        }
+        fake->set_params(0);
+        release_rows(&s);
+    }
+    assert_int_equal(fake->alive(), 0);
+}
+
+/* That of rows; what reductions need is in the module. */
+static void launches_have_the_shared_memory_of_their_rows(void **state)
+{
+    static const struct {
+        const char *config;
+        uint32_t bytes;
+    } cases[] = {
+        {"vec=4,row=64,block=64,keep=1", 0},
+        {"vec=4,row=64,block=64,keep=1,shared=3", 3 * 64 * 16},
+        {"vec=4,row=64,block=128,keep=0,shared=2,async=1", 2 * 128 * 16},
+        {"vec=4,row=1024,block=1024,keep=0,shared=8", 8 * 1024 * 16},
+        {"vec=4,cluster=2,row=64,block=64,keep=0,shared=8,resident=1", 8 * 64 * 16},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rows_story s = {0};
+        prepare_rows(&s, cases[i].config);
+        assert_int_equal(eider_launch(s.kernel, NULL, s.args, 2), EIDER_OK);
+        assert_int_equal(fake->last_launch()->shared_bytes, cases[i].bytes);
+        /* More than a block has unless the driver is asked. */
+        int asked = fake->attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+        assert_true(cases[i].bytes <= 48 << 10 || asked == (int)cases[i].bytes);
+        release_rows(&s);
+    }
+}
+
 static void the_callers_current_context_stays(void **state)
 {
     (void)state;
@@ -505,6 +617,8 @@ int main(void)
         cmocka_unit_test_setup(a_driver_that_shut_down_first_is_no_trouble, reset),
         cmocka_unit_test_setup(the_driver_gets_grid_block_and_parameters, reset),
         cmocka_unit_test_setup(large_clusters_are_allowed_and_refused_by_name, reset),
+        cmocka_unit_test_setup(resident_blocks_are_as_many_as_the_gpu_has_room_for, reset),
+        cmocka_unit_test_setup(launches_have_the_shared_memory_of_their_rows, reset),
         cmocka_unit_test_setup(the_callers_current_context_stays, reset),
         cmocka_unit_test_setup(a_callers_context_is_used_and_not_released, reset),
         cmocka_unit_test_setup(kernels_are_loaded_once_per_device, reset),
