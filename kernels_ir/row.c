@@ -303,8 +303,9 @@ static double row_pass(const struct eider_layout *layout, const struct eider_con
 {
     struct eider_row_config c = eider_row_config_of(config);
     double kept = (double)c.keep * c.vec, loop = (double)c.unroll * c.vec;
-    double most = layout->length ? (double)layout->length / eider_row_threads(&c) : kept;
-    return kept > 0 ? (kept < most || most < 1 ? kept : most) : loop;
+    double each = (double)layout->length / eider_row_threads(&c);
+    if (layout->length == 0 || kept < each) return loop; /* of what registers do not keep */
+    return each < 1 ? kept : each;
 }
 
 #define USES(param) (1u << EIDER_PARAM_##param)

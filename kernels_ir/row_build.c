@@ -106,6 +106,7 @@ static void begin_way(struct eider_row_build *b, int by_vector)
     b->elements = !by_vector;
     b->vectors_ok = NULL;
     b->peers_begun = 0;
+    eider_lines_tail(b->e, !by_vector);
     if (!by_vector) take_elements(b);
 }
 
@@ -128,6 +129,7 @@ static void build_ways(struct eider_row_build *b)
         eider_row_do_all(b);
         if (b->e->status == EIDER_OK) LLVMBuildBr(ir, end);
     }
+    eider_lines_tail(b->e, 0);
     LLVMPositionBuilderAtEnd(ir, end);
 }
 

@@ -85,8 +85,8 @@ static range (*const rules[EIDER_OP_COUNT])(const range *a) = {
     [EIDER_OP_sigmoid] = of_sigmoid, [EIDER_OP_normcdf] = of_sigmoid, [EIDER_OP_tanh] = of_tanh,
 };
 
-/* sum(exp(a - max(a))), as in a softmax: one term is 1, none is more, and a row has fewer than 2^31.
- * Where max(a) is infinite, it is NaN. */
+/* sum(exp(a - max(a))), as in a softmax: one term is 1, none is more, and a row has fewer than
+ * 2^31.  Where max(a) is infinite, it is NaN. */
 static int is_softmax_sum(const struct eider_graph *g, eider_node n)
 {
     eider_node power = eider_graph_args(g, n)[0];
