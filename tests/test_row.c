@@ -565,6 +565,10 @@ static void a_failed_allocation_is_survived(void **state)
         {"in x, w: column; y = x / sum(exp(x)) * pick(x, argmax(x)) * w", NULL},
         {"in x, w: column; y = x * rsqrt(mean(x * x)) * w", "block=64,row=64,vec=1,keep=1"},
         {"in x, w: column; y = x * rsqrt(mean(x * x)) * w", "cluster=2,block=32,row=32,vec=1"},
+        {"in x, w: column; y = x * rsqrt(mean(x * x)) * w",
+         "block=32,row=32,vec=1,keep=0,shared=1,async=1,resident=1"},
+        {"in x, w: column; y = x * pick(x, argmax(x)) * w",
+         "cluster=2,block=32,row=32,vec=1,keep=0,shared=1,resident=1"},
         {"in x, y; w = colsum(x * y)", "block=32,row=8,vec=1"},
     };
     (void)state;
