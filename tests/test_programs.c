@@ -139,6 +139,20 @@ static void every_program_has_gradients_in_two_kernels_at_most(void **state)
     assert_true(n > 80);
 }
 
+static void sums_of_what_a_row_has_once_stay_sums(void **state)
+{
+    static const char text[] = "a = colsum(max(x)); b = cast(colsum(pick(x, argmax(x))), f32)";
+    eider_program *program, *parts[2];
+    (void)state;
+    must(eider_program_parse(row_context, text, &program));
+    must(eider_program_split(program, &parts[0], &parts[1]));
+    eider_program_release(program);
+    assert_null(strstr(eider_program_text(parts[0]), "colsum"));
+    assert_non_null(strstr(eider_program_text(parts[1]), "colsum"));
+    run_part(parts[0]);
+    eider_program_release(parts[1]);
+}
+
 /* ---- Values ----------------------------------------------------------------------- */
 
 static const double *given[8]; /* row-major values of each operand */
@@ -905,6 +919,7 @@ int main(void)
         cmocka_unit_test(names_stand_for_programs),
         cmocka_unit_test(every_program_runs),
         cmocka_unit_test(gradients_of_programs_are_programs),
+        cmocka_unit_test(sums_of_what_a_row_has_once_stay_sums),
         cmocka_unit_test(every_program_has_gradients_in_two_kernels_at_most),
         cmocka_unit_test(an_ignored_row_has_no_loss_and_no_gradient),
         cmocka_unit_test(a_target_outside_poisons_its_row_only),

@@ -41,6 +41,7 @@ static void find_reductions(struct split *s)
         s->reduces[id] = eider_ops_reduces(op) || op == EIDER_OP_pick;
         for (uint32_t k = 0; k < s->from->cells[id].n_args; k++)
             s->reduces[id] |= s->reduces[eider_graph_args(s->from, id)[k]];
+        if (op == EIDER_OP_colsum) s->reduces[id] = 0; /* it stays a sum, of whatever */
     }
 }
 
