@@ -22,8 +22,8 @@
  * first `keep` vectors of each thread are loaded once and stay in registers as memory has them,
  * with what is costly to compute from them; the rest is computed anew in each stage, and of a
  * longer row the next `shared` vectors stay in shared memory and the rest is read again, `unroll`
- * vectors at a time.  What all rows share, such as
- * weights, is loaded for every use: it is in a cache.
+ * vectors at a time.  What all rows share, such as weights, is loaded for every use: it is in a
+ * cache.
  *
  * With `resident` blocks for each multiprocessor, blocks go through all rows, every so many rows
  * one.  What all rows share then stays in shared memory, too, and while a thread stores the last
