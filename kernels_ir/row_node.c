@@ -138,12 +138,49 @@ static LLVMValueRef pick(struct eider_row_build *b, struct eider_row_context *c,
     return LLVMBuildSelect(ir, inside, value, outside(b, LLVMTypeOf(value)), "");
 }
 
+/* Of a comparison with col(), what it is compared with, where that is one integer of 64 bits for
+ * the whole row, such as a target; else 0. */
+static eider_node compared_place(const struct eider_row_build *b, eider_node id)
+{
+    const struct eider_graph *g = eider_row_graph(b);
+    enum eider_op op = (enum eider_op)g->cells[id].op;
+    if (op != EIDER_OP_eq && op != EIDER_OP_ne) return 0;
+    const eider_node *args = eider_graph_args(g, id);
+    int second = g->cells[args[0]].op == EIDER_OP_col;
+    eider_node other = args[second];
+    if (g->cells[args[!second]].op != EIDER_OP_col || b->plan.varies[other]) return 0;
+    return b->program->types[other] == EIDER_V_I64 ? other : 0;
+}
+
+/* In 32 bits, as places are; what does not fit is no place, -1. */
+static LLVMValueRef compare_place(struct eider_row_build *b, const struct eider_row_context *c,
+                                  eider_node id, eider_node with)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef wide = eider_row_value(b, &b->one, with, EIDER_V_I64);
+    if (b->e->status != EIDER_OK) return NULL;
+    LLVMValueRef fits =
+        LLVMBuildICmp(ir, LLVMIntULT, wide, eider_row_number(b->i64, (int64_t)1 << 31), "");
+    LLVMValueRef place = LLVMBuildTrunc(ir, wide, b->i32, "");
+    place = LLVMBuildSelect(ir, fits, place, eider_row_number(b->i32, -1), "");
+    b->e->width = c->width;
+    int is_equal = eider_row_graph(b)->cells[id].op == EIDER_OP_eq;
+    return LLVMBuildICmp(ir, is_equal ? LLVMIntEQ : LLVMIntNE, c->col,
+                         eider_row_spread(b, place, c->width), "");
+}
+
 static void lower_in(struct eider_row_build *b, struct eider_row_context *c, eider_node id)
 {
     const struct eider_cell *cell = &eider_row_graph(b)->cells[id];
     const eider_node *args = eider_graph_args(eider_row_graph(b), id);
+    eider_node place = c == &b->one ? 0 : compared_place(b, id);
     b->e->width = c->width;
     eider_lines_set(b->e, EIDER_LINE_NODE, id);
+    if (place) {
+        c->values[id] = compare_place(b, c, id, place);
+        eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+        return;
+    }
     switch (cell->op) {
     case EIDER_OP_row:
         c->values[id] = b->row_number;

@@ -197,6 +197,29 @@ static void rows_and_pointers_anywhere(void **state)
                   2e-6, 1);
 }
 
+/* 2^32 + 3 is no place, though its lower half is one. */
+static double some_place(size_t i, int64_t row, int64_t col)
+{
+    static const double places[] = {3, -1, 4294967299.0, 0, 2147483648.0, -4294967293.0, 36, 37};
+    return i == 1 ? places[row] : row_wave(i, row, col);
+}
+
+static void places_are_compared_in_64_bits(void **state)
+{
+    static const char *const configs[] = {NULL, "block=32,row=8,vec=1,keep=2",
+                                          "block=32,row=32,vec=4,keep=0"};
+    (void)state;
+    for (size_t k = 0; k < COUNT(configs); k++)
+        row_check((struct row_call){.text = "in x, t: i64 row; out y, z\n"
+                                            "y = select(col() == t, x, 7); z = select(t != col(), "
+                                            "x, 9)",
+                                    .config = configs[k],
+                                    .rows = 8,
+                                    .cols = 37,
+                                    .fill = some_place},
+                  1e-6, 1);
+}
+
 static void no_rows_is_nothing_to_do(void **state)
 {
     (void)state;
@@ -771,6 +794,7 @@ int main(void)
         cmocka_unit_test(every_type),
         cmocka_unit_test(integers_wrap_and_compare),
         cmocka_unit_test(rows_and_pointers_anywhere),
+        cmocka_unit_test(places_are_compared_in_64_bits),
         cmocka_unit_test(no_rows_is_nothing_to_do),
         cmocka_unit_test(long_rows),
         cmocka_unit_test(special_values_in_every_lane),
