@@ -12,7 +12,8 @@
 
 #define PARAM_BYTES_MAX 4096 /* of kernel parameters, up to PTX 8.0 */
 #define WARP 32
-#define KEPT_MAX 256 /* elements: a thread has that many registers */
+#define IN_FLIGHT_MAX 128 /* elements: more take the assembler minutes */
+#define KEPT_MAX 256      /* elements: a thread has that many registers */
 
 _Static_assert(KEPT_MAX <= EIDER_ROW_PACKS_MAX && 8 * EIDER_ROW_VEC_MAX <= EIDER_ROW_PACKS_MAX,
                "a pack has an element at least");
@@ -245,6 +246,10 @@ eider_status eider_row_check(const struct eider_layout *layout, struct eider_tar
     if (c.keep * c.vec > KEPT_MAX)
         return eider_fail(EIDER_CONFIG, "keep=%d, vec=%d: a thread keeps at most %d elements",
                           c.keep, c.vec, KEPT_MAX);
+    if (c.vec * c.unroll > IN_FLIGHT_MAX)
+        return eider_fail(EIDER_CONFIG,
+                          "vec=%d, unroll=%d: a thread has at most %d elements in flight", c.vec,
+                          c.unroll, IN_FLIGHT_MAX);
     if (c.row > c.block || c.block % c.row)
         return eider_fail(EIDER_CONFIG, "row=%d: threads of a row are a part of a block of %d",
                           c.row, c.block);

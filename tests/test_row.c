@@ -748,6 +748,26 @@ static struct eider_row_config config_of(const char *target, const char *config,
     return eider_row_config_of(&plan.config);
 }
 
+static void elements_in_flight_are_limited(void **state)
+{
+    int64_t shape[2] = {4, 256};
+    eider_program *program;
+    eider_kernel *kernel;
+    (void)state;
+    must(eider_program_parse(row_context, "y = x - max(x)", &program));
+    eider_tensor args[2] = {tensor_of(NULL, EIDER_F64, 2, shape),
+                            tensor_of(NULL, EIDER_F64, 2, shape)};
+    eider_request request = {.program = program,
+                             .args = args,
+                             .n_args = 2,
+                             .config = "vec=64,unroll=4",
+                             .target = "sm_90"};
+    assert_int_equal(eider_compile(row_context, &request, &kernel), EIDER_CONFIG);
+    assert_string_equal(eider_error(),
+                        "vec=64, unroll=4: a thread has at most 128 elements in flight");
+    eider_program_release(program);
+}
+
 static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **state)
 {
     static const struct {
@@ -810,6 +830,7 @@ int main(void)
         cmocka_unit_test(kernels_assemble_for_gpus),
         cmocka_unit_test(registers_are_limited_for_the_assembler),
         cmocka_unit_test(clusters_are_in_the_code_from_sm_90_on),
+        cmocka_unit_test(elements_in_flight_are_limited),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };
     return cmocka_run_group_tests_name("row", tests, row_set_up, row_tear_down);
