@@ -13,10 +13,8 @@
 #include "ops.h"
 #include "row.h"
 
-#define WARP 32
 #define SLOT_BYTES 8
-#define SHARED_BYTES_MAX 49152 /* of a block, without asking for more */
-#define SUMS_MAX 32            /* packs of sums that a thread carries, of all outputs */
+#define SUMS_MAX 32 /* packs of sums that a thread carries, of all outputs */
 
 /* Only sums down the rows, of what needs no reduction along them. */
 static int column_takes(const struct eider_graph *program)
@@ -44,7 +42,7 @@ static eider_status column_layout(const struct eider_graph *program, const eider
 {
     EIDER_TRY(eider_row_layout(program, args, any_layout, out));
     while (out->length % out->vec_max) out->vec_max /= 2;
-    out->aligned = EIDER_ROW_VEC_MAX;
+    out->aligned = EIDER_VECTOR_MAX;
     return EIDER_OK;
 }
 
@@ -369,7 +367,7 @@ static void column_space(const struct eider_layout *layout, struct eider_target 
 {
     struct eider_row_config c = eider_row_config_of(rule);
     int vec = c.vec > 1 ? c.vec / 2 : 1, row = c.row > 1 ? c.row / 2 : 1;
-    int block = c.block >= 2 * WARP ? c.block / 2 : c.block;
+    int block = c.block >= 2 * EIDER_ROW_WARP ? c.block / 2 : c.block;
     (void)layout;
     if (target.sm)
         eider_text_add(out,
@@ -386,10 +384,10 @@ static eider_status column_check(const struct eider_layout *layout, struct eider
     struct eider_row_config c = eider_row_config_of(config);
     EIDER_TRY(eider_row_check(layout, target, config));
     int shared = c.block > c.row ? c.block * c.vec * SLOT_BYTES : 0;
-    if (shared > SHARED_BYTES_MAX)
+    if (shared > EIDER_ROW_STATIC_MAX)
         return eider_fail(EIDER_CONFIG,
                           "block=%d, vec=%d: %d bytes of shared memory, at most %d are possible",
-                          c.block, c.vec, shared, SHARED_BYTES_MAX);
+                          c.block, c.vec, shared, EIDER_ROW_STATIC_MAX);
     return EIDER_OK;
 }
 

@@ -11,11 +11,10 @@
 #include "ops.h"
 
 #define PARAM_BYTES_MAX 4096 /* of kernel parameters, up to PTX 8.0 */
-#define WARP 32
-#define IN_FLIGHT_MAX 128 /* elements: more take the assembler minutes */
-#define KEPT_MAX 256      /* elements: a thread has that many registers */
+#define IN_FLIGHT_MAX 128    /* elements: more take the assembler minutes */
+#define KEPT_MAX 256         /* elements: a thread has that many registers */
 
-_Static_assert(KEPT_MAX <= EIDER_ROW_PACKS_MAX && 8 * EIDER_ROW_VEC_MAX <= EIDER_ROW_PACKS_MAX,
+_Static_assert(KEPT_MAX <= EIDER_ROW_PACKS_MAX && 8 * EIDER_VECTOR_MAX <= EIDER_ROW_PACKS_MAX,
                "a pack has an element at least");
 
 /* A parameter that the template may not have. */
@@ -118,7 +117,7 @@ static void classify(const struct eider_map_space *s, struct eider_layout *out)
         for (int d = 0; d < s->rank - 1; d++) all |= (uint64_t)s->stride[i][d];
         operand->align = power_in(all, EIDER_MAP_ACCESS_BYTES);
     }
-    out->vec_max = EIDER_ROW_VEC_MAX;
+    out->vec_max = EIDER_VECTOR_MAX;
     while (out->length % out->vec_max && out->length < 2 * (int64_t)out->vec_max - 1)
         out->vec_max /= 2;
     eider_row_shift_of(s, out);
@@ -180,7 +179,7 @@ void eider_row_describe(const struct eider_graph *program, const struct eider_la
     }
     eider_text_add(out, "length=%lld%s", (long long)layout->length,
                    layout->checks ? " checks" : "");
-    if (layout->aligned < EIDER_ROW_VEC_MAX)
+    if (layout->aligned < EIDER_VECTOR_MAX)
         eider_text_add(out, " aligned=%d", (int)layout->aligned);
 }
 
@@ -193,11 +192,11 @@ static eider_status check_cluster(struct eider_target target, const struct eider
         return eider_fail(EIDER_CONFIG,
                           "cluster=%d: sm_%d has no clusters of blocks; from sm_%d on", c->cluster,
                           target.sm, EIDER_ROW_CLUSTER_SM);
-    if (c->row != c->block || c->row < WARP)
+    if (c->row != c->block || c->row < EIDER_ROW_WARP)
         return eider_fail(EIDER_CONFIG,
                           "cluster=%d, row=%d, block=%d: blocks that share a row have no other, "
                           "row and block are equal, and at least %d",
-                          c->cluster, c->row, c->block, WARP);
+                          c->cluster, c->row, c->block, EIDER_ROW_WARP);
     return EIDER_OK;
 }
 
@@ -221,7 +220,7 @@ static eider_status check_shared(const struct eider_layout *layout, struct eider
                                  const struct eider_row_config *c)
 {
     int64_t bytes = eider_row_launch_bytes(layout, c), most = eider_row_shared_limit(target);
-    if (c->shared && c->block < WARP)
+    if (c->shared && c->block < EIDER_ROW_WARP)
         return eider_fail(EIDER_CONFIG,
                           "shared=%d, block=%d: shared memory needs whole warps of 32", c->shared,
                           c->block);
@@ -253,9 +252,9 @@ eider_status eider_row_check(const struct eider_layout *layout, struct eider_tar
     if (c.row > c.block || c.block % c.row)
         return eider_fail(EIDER_CONFIG, "row=%d: threads of a row are a part of a block of %d",
                           c.row, c.block);
-    if (target.sm && c.block < WARP)
+    if (target.sm && c.block < EIDER_ROW_WARP)
         return eider_fail(EIDER_CONFIG, "block=%d: a GPU needs whole warps of 32", c.block);
-    if (c.row > 1 && c.block % WARP)
+    if (c.row > 1 && c.block % EIDER_ROW_WARP)
         return eider_fail(EIDER_CONFIG, "row=%d, block=%d: threads of a row need whole warps",
                           c.row, c.block);
     if (c.registers && !target.sm)

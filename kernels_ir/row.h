@@ -59,7 +59,8 @@ struct eider_row_config {
     enum eider_store_policy store;
 };
 
-#define EIDER_ROW_VEC_MAX 64 /* elements of a vector */
+#define EIDER_ROW_WARP 32          /* threads */
+#define EIDER_ROW_STATIC_MAX 49152 /* bytes of a block's shared memory that need no asking */
 
 struct eider_row_config eider_row_config_of(const struct eider_config *config);
 /* Threads that share a row. */
@@ -333,6 +334,8 @@ struct eider_row_position {
 
 /* Goes to where `p` says; *p is where the build was. */
 void eider_row_swap(struct eider_row_build *b, struct eider_row_position *p);
+/* Waits for all threads of the row, in whichever blocks: what they have stored is seen. */
+void eider_row_barrier(struct eider_row_build *b);
 /* Sets which thread of its row this one is. */
 void eider_row_number_threads(struct eider_row_build *b);
 /* All rows of this block. */

@@ -4,8 +4,7 @@
  * allows no vectors: by vectors, and by single elements with nothing kept.
  */
 #include "row.h"
-#define ELEMENTS_IN_FLIGHT 2   /* of a thread, where a launch does not allow vectors */
-#define SHARED_BYTES_MAX 49152 /* of a block, without asking for more */
+#define ELEMENTS_IN_FLIGHT 2 /* of a thread, where a launch does not allow vectors */
 
 LLVMValueRef eider_row_number(LLVMTypeRef type, int64_t value)
 {
@@ -138,11 +137,11 @@ static int shared_fits(struct eider_row_build *b)
 {
     int64_t own = eider_row_shared_bytes(b), rows = eider_row_launch_bytes(b->layout, &b->c);
     int64_t most = eider_row_shared_limit(b->e->target);
-    if (own <= SHARED_BYTES_MAX && own + rows <= most) return 1;
+    if (own <= EIDER_ROW_STATIC_MAX && own + rows <= most) return 1;
     eider_emit_fail(b->e, EIDER_CONFIG,
                     "block=%d, cluster=%d, shared=%d: reductions need %lld bytes of shared memory, "
                     "of at most %d, and rows %lld; together %lld are possible",
-                    b->c.block, b->c.cluster, b->c.shared, (long long)own, SHARED_BYTES_MAX,
+                    b->c.block, b->c.cluster, b->c.shared, (long long)own, EIDER_ROW_STATIC_MAX,
                     (long long)rows, (long long)most);
     return 0;
 }

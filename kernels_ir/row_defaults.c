@@ -13,7 +13,6 @@
 #define GPU_BLOCK_MAX 1024
 #define LENGTH_ASSUMED 4096 /* where it is not known */
 #define CPU_VEC 16
-#define WARP 32
 #define CLUSTER_PORTABLE 8         /* blocks, that every GPU with clusters takes */
 #define CLUSTER_BLOCK 256          /* threads of each of its blocks at least */
 #define SHARED_FOR_REDUCTIONS 8192 /* bytes that rows leave to them */
@@ -95,7 +94,7 @@ static int blocks_for(struct eider_target target, int64_t vectors, int row, int 
 /* No block has 2 to 31 threads. */
 static int whole_warps(int row)
 {
-    return row < WARP ? WARP : row;
+    return row < EIDER_ROW_WARP ? EIDER_ROW_WARP : row;
 }
 
 /* As many threads as leave VECTORS_KEPT vectors to each; then every vector is kept, as far as

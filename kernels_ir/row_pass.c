@@ -10,6 +10,12 @@
 
 #include "ops.h"
 
+/* Elements between a thread's vector and its next one. */
+static int64_t stride_of(const struct eider_row_build *b)
+{
+    return (int64_t)eider_row_threads(&b->c) * b->c.vec;
+}
+
 /* ---- Vectors of a thread ------------------------------------------------------ */
 
 /* `base` + step * k in every lane k of a pack. */
@@ -94,7 +100,7 @@ struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n)
 void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                      LLVMValueRef from, int64_t from_at_most)
 {
-    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
+    int64_t step = stride_of(b);
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef wide = LLVMBuildZExt(ir, from, b->i64, "");
     LLVMValueRef mine = LLVMBuildAdd(ir, b->first, from, "");
@@ -125,12 +131,17 @@ struct pass {
     struct eider_row_position *next; /* the last pass: where the next row is; or NULL */
 };
 
+static int is_full_output(const struct eider_row_build *b, uint32_t i)
+{
+    return eider_row_graph(b)->operands[i].kind == EIDER_OUTPUT &&
+           b->layout->operands[i].extent == EIDER_FULL;
+}
+
 static void set_outputs(struct eider_row_build *b, struct eider_row_context *c)
 {
     const struct eider_graph *g = eider_row_graph(b);
     for (uint32_t i = 0; i < g->n_operands && b->e->status == EIDER_OK; i++) {
-        if (g->operands[i].kind != EIDER_OUTPUT || b->layout->operands[i].extent != EIDER_FULL)
-            continue;
+        if (!is_full_output(b, i)) continue;
         eider_row_bring(b, c, g->operands[i].node);
         b->lowering.values = c->values;
         b->e->width = c->width;
@@ -215,7 +226,7 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
                  const struct part *part)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec * part->unroll;
+    int64_t step = stride_of(b) * part->unroll;
     LLVMValueRef *carried[3 * 64], before[3 * 64], phis[3 * 64];
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     int n = list_carried(pass, carried);
@@ -258,7 +269,7 @@ static void forget_words(struct eider_row_vector *vector, uint64_t which)
 /* The part of the row that is in shared memory, and the one that is read again. */
 static struct part shared_part(const struct eider_row_build *b)
 {
-    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
+    int64_t step = stride_of(b);
     return (struct part){.from = b->c.keep * step,
                          .to = (b->c.keep + b->c.shared) * step,
                          .unroll = b->c.shared % b->c.unroll ? 1 : b->c.unroll,
@@ -281,7 +292,7 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
 {
     struct part parts[2] = {shared_part(b), rest_of(b)};
     uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
-    int64_t step = (int64_t)eider_row_threads(&b->c) * b->c.vec;
+    int64_t step = stride_of(b);
     for (int v = 0; v < b->c.keep; v++) {
         if (b->passes) eider_row_again(b, &kept[v]);
         eider_row_load_shared(b, &kept[v], 1, missing & b->columns,
@@ -296,12 +307,6 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
 }
 
 /* ---- The stages ------------------------------------------------------------------ */
-
-static int is_full_output(const struct eider_row_build *b, uint32_t i)
-{
-    return eider_row_graph(b)->operands[i].kind == EIDER_OUTPUT &&
-           b->layout->operands[i].extent == EIDER_FULL;
-}
 
 static int has_full_outputs(const struct eider_row_build *b)
 {
@@ -339,13 +344,8 @@ static void do_stage(struct eider_row_build *b, uint32_t stage, struct eider_row
 /* Where threads read what others may write from now on, all of them have to be here. */
 static void wait_for_readers(struct eider_row_build *b)
 {
-    if (!b->plan.picks && b->plan.n_stages > 0) return;
-    if (b->rank) {
-        eider_emit_cluster_arrive(b->e, 0);
-        eider_emit_cluster_wait(b->e);
-    } else if (b->c.row > 1) {
-        b->machine->barrier(b->e);
-    }
+    int may_read = b->plan.picks || b->plan.n_stages == 0;
+    if (may_read && (b->rank || b->c.row > 1)) eider_row_barrier(b);
 }
 
 static void store_outputs(struct eider_row_build *b, struct eider_row_vector *kept,

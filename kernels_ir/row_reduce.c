@@ -10,7 +10,6 @@
 #include "pack.h"
 #include "row.h"
 
-#define WARP 32
 #define SLOT_BYTES 8 /* of shared memory: one value */
 
 static enum eider_op op_of(const struct eider_row_build *b, const struct eider_row_total *t)
@@ -375,12 +374,12 @@ static LLVMValueRef bits_of(struct eider_row_build *b, LLVMValueRef v, int mask)
 /* The warps of a cluster have one exchange as long as a warp has a thread for each of them. */
 static int is_direct(const struct eider_row_build *b)
 {
-    return b->c.block / WARP * b->c.cluster <= WARP;
+    return b->c.block / EIDER_ROW_WARP * b->c.cluster <= EIDER_ROW_WARP;
 }
 
 static int slots_of(const struct eider_row_build *b)
 {
-    int warps = b->c.block / WARP;
+    int warps = b->c.block / EIDER_ROW_WARP;
     if (b->c.cluster == 1) return warps;
     return is_direct(b) ? warps * b->c.cluster : warps + b->c.cluster;
 }
@@ -389,7 +388,7 @@ uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
 {
     const struct eider_graph *g = b->program->graph;
     uint32_t bytes = 0, each = (uint32_t)slots_of(b) * SLOT_BYTES;
-    if (eider_row_threads(&b->c) <= WARP) return 0;
+    if (eider_row_threads(&b->c) <= EIDER_ROW_WARP) return 0;
     for (eider_node id = 1; id < g->n_cells; id++) {
         enum eider_op op = (enum eider_op)g->cells[id].op;
         if (b->plan.live[id] && eider_ops_reduces(op)) bytes += finds_place(op) ? 2 * each : each;
@@ -402,14 +401,14 @@ static void exchange_in_block(struct eider_row_build *b, struct eider_row_total 
                               LLVMValueRef thread)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int warps = b->c.row / WARP;
+    int warps = b->c.row / EIDER_ROW_WARP;
     LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
     LLVMValueRef takes =
         LLVMBuildOr(ir, bits_of(b, warp, -warps), bits_of(b, thread, warps - 1), "");
-    struct exchange x = {.leaves = below(b, bits_of(b, thread, WARP - 1), 1),
+    struct exchange x = {.leaves = below(b, bits_of(b, thread, EIDER_ROW_WARP - 1), 1),
                          .number = warp,
                          .takes = takes,
-                         .slots = b->c.block / WARP,
+                         .slots = b->c.block / EIDER_ROW_WARP,
                          .n = warps};
     do_exchange(b, totals, n, &x);
 }
@@ -419,13 +418,13 @@ static void exchange_in_cluster(struct eider_row_build *b, struct eider_row_tota
                                 LLVMValueRef thread)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int warps = is_direct(b) ? b->c.row / WARP : 1, all = warps * b->c.cluster;
+    int warps = is_direct(b) ? b->c.row / EIDER_ROW_WARP : 1, all = warps * b->c.cluster;
     struct exchange x = {.number = b->rank, .peer = thread, .slots = all, .n = all};
     if (warps > 1) {
         LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
         x.number = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, warps), "");
         x.number = LLVMBuildAdd(ir, x.number, warp, "");
-        x.peer = bits_of(b, thread, WARP - 1);
+        x.peer = bits_of(b, thread, EIDER_ROW_WARP - 1);
     }
     x.leaves = below(b, x.peer, b->c.cluster);
     x.takes = bits_of(b, thread, all - 1);
@@ -454,11 +453,12 @@ void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *tota
     for (int i = 0; i < n; i++) {
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
         fold_pack(b, &totals[i]);
-        fold_threads(b, &totals[i], b->c.row < WARP ? b->c.row : WARP);
+        fold_threads(b, &totals[i], b->c.row < EIDER_ROW_WARP ? b->c.row : EIDER_ROW_WARP);
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
     int has_cluster = b->c.cluster > 1;
-    if (b->c.row > WARP && !(has_cluster && is_direct(b))) exchange_in_block(b, totals, n, thread);
+    if (b->c.row > EIDER_ROW_WARP && !(has_cluster && is_direct(b)))
+        exchange_in_block(b, totals, n, thread);
     if (has_cluster) exchange_in_cluster(b, totals, n, thread);
     for (int i = 0; i < n; i++) finish(b, &totals[i]);
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#define WARP 32
-
 /* ---- Where a row is ------------------------------------------------------------------- */
 
 /* The row's first vector begins `shift` elements before the row. */
@@ -85,6 +83,16 @@ void eider_row_swap(struct eider_row_build *b, struct eider_row_position *p)
     *p = old;
 }
 
+void eider_row_barrier(struct eider_row_build *b)
+{
+    if (!b->rank) {
+        b->machine->barrier(b->e);
+        return;
+    }
+    eider_emit_cluster_arrive(b->e, 0);
+    eider_emit_cluster_wait(b->e);
+}
+
 /* ---- The rows of a block ------------------------------------------------------------- */
 
 void eider_row_number_threads(struct eider_row_build *b)
@@ -134,13 +142,8 @@ static uint64_t columns_of(const struct eider_row_build *b)
  * other reduction is in between. */
 static void wait_for_slots(struct eider_row_build *b)
 {
-    if (b->plan.n_stages != 1) return;
-    if (b->rank) {
-        eider_emit_cluster_arrive(b->e, 0);
-        eider_emit_cluster_wait(b->e);
-    } else if (b->c.row > WARP) {
-        b->machine->barrier(b->e);
-    }
+    int has_slots = b->rank || b->c.row > EIDER_ROW_WARP;
+    if (b->plan.n_stages == 1 && has_slots) eider_row_barrier(b);
 }
 
 /* Every so many parts of the rows one, from the block's own on. */

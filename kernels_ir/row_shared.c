@@ -6,8 +6,6 @@
  */
 #include "row.h"
 
-#define WARP 32
-
 static int64_t vector_bytes(const struct eider_layout *layout, const struct eider_row_config *c,
                             uint32_t i)
 {
@@ -26,7 +24,7 @@ int eider_row_is_column(const struct eider_layout *layout, const struct eider_ro
                         uint32_t i)
 {
     const struct eider_layout_operand *operand = &layout->operands[i];
-    return c->resident && c->block >= WARP && operand->kind == EIDER_INPUT &&
+    return c->resident && c->block >= EIDER_ROW_WARP && operand->kind == EIDER_INPUT &&
            operand->stride_class[layout->rank - 1] && eider_row_shares(layout, i);
 }
 

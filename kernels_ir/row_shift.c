@@ -69,7 +69,7 @@ static int64_t pitch(const struct eider_map_space *s, uint32_t i, int d, int64_t
 void eider_row_shift_of(const struct eider_map_space *space, struct eider_layout *layout)
 {
     const struct eider_map_space *s = space;
-    layout->aligned = EIDER_ROW_VEC_MAX;
+    layout->aligned = EIDER_VECTOR_MAX;
     for (uint32_t i = 0; i < layout->n_operands; i++) {
         if (!has_shift(layout, i)) continue;
         int64_t size = (int64_t)eider_dtype_size(layout->operands[i].type);
@@ -79,7 +79,7 @@ void eider_row_shift_of(const struct eider_map_space *space, struct eider_layout
         if (all && align < EIDER_MAP_ACCESS_BYTES && align / size < layout->aligned)
             layout->aligned = (int32_t)(align / size);
     }
-    layout->alike = eider_row_alike(layout, EIDER_ROW_VEC_MAX, s);
+    layout->alike = eider_row_alike(layout, EIDER_VECTOR_MAX, s);
 }
 
 int eider_row_shifts(const struct eider_layout *layout, int vec)

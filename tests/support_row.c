@@ -132,15 +132,20 @@ static void launch_there(const struct row_call *c, eider_kernel *kernel)
     }
 }
 
+eider_request row_request(const struct row_call *c)
+{
+    return (eider_request){.program = c->program,
+                           .args = c->args,
+                           .n_args = c->n,
+                           .config = c->config,
+                           .any_layout = c->any,
+                           .numerics = {.math = c->math}};
+}
+
 void row_run(struct row_call *c)
 {
     eider_kernel *kernel;
-    eider_request request = {.program = c->program,
-                             .args = c->args,
-                             .n_args = c->n,
-                             .config = c->config,
-                             .any_layout = c->any,
-                             .numerics = {.math = c->math}};
+    eider_request request = row_request(c);
     eider_device *device = c->device ? c->device : row_cpu;
     if (eider_prepare(device, &request, &kernel) != EIDER_OK)
         fail_msg("%s [%s]: %s", c->text, c->config, eider_error());

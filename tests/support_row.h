@@ -42,6 +42,8 @@ extern eider_device *row_cpu;
 
 /* Memory, inputs and the reference's outputs; a kernel; guard bands are looked at in the end. */
 void row_make(struct row_call *c);
+/* What row_run asks for. */
+eider_request row_request(const struct row_call *c);
 void row_run(struct row_call *c);
 void row_release(struct row_call *c);
 

@@ -149,12 +149,7 @@ static void look_at_refusal(const struct row_call *c, eider_status status, int i
 static int launch_once(const struct row_call *c, int in_place)
 {
     eider_kernel *kernel = NULL;
-    eider_request request = {.program = c->program,
-                             .args = c->args,
-                             .n_args = c->n,
-                             .config = c->config,
-                             .any_layout = c->any,
-                             .numerics = {.math = c->math}};
+    eider_request request = row_request(c);
     eider_status status = eider_prepare(row_cpu, &request, &kernel);
     if (status == EIDER_OK) status = eider_launch(kernel, NULL, c->args, c->n);
     if (status != EIDER_OK) look_at_refusal(c, status, in_place);
