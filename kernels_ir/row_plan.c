@@ -15,7 +15,7 @@ static int differs(const struct eider_graph *g, eider_node id, const uint8_t *in
     const eider_node *args = eider_graph_args(g, id);
     int any = 0;
     if (cell->op == EIDER_OP_input) return in_row[cell->payload];
-    if (cell->op == EIDER_OP_col) return 1;
+    if (cell->op == EIDER_OP_col || cell->op == EIDER_OP_colsum) return 1;
     if (cell->op == EIDER_OP_pick) return varies[args[1]];
     if (eider_ops_reduces((enum eider_op)cell->op)) return 0;
     for (uint32_t k = 0; k < cell->n_args; k++) any |= varies[args[k]];

@@ -150,7 +150,7 @@ static void sums_of_what_a_row_has_once_stay_sums(void **state)
     assert_null(strstr(eider_program_text(parts[0]), "colsum"));
     assert_non_null(strstr(eider_program_text(parts[1]), "colsum"));
     run_part(parts[0]);
-    eider_program_release(parts[1]);
+    run_part(parts[1]);
 }
 
 /* ---- Values ----------------------------------------------------------------------- */
@@ -760,8 +760,12 @@ static void gradients_of_softmax_follow_the_name(void **state)
 /* ---- Losses, as PyTorch defines them ------------------------------------------------ */
 
 #define CLASSES 11
-#define SMOOTHING 0.2
-#define Z_LOSS 0.03
+
+/* What is on; 0 turns an option off, as weights of 1 do. */
+static struct {
+    double smoothing, z_loss, cap;
+    int weighs;
+} loss_options;
 
 /* logits, target, class_weight, then dloss where there is one, then the scalars.  Row 1 is
  * ignored. */
@@ -769,12 +773,13 @@ static double loss_value(size_t i, int64_t row, int64_t col)
 {
     if (i == 0) return 2 * row_wave(0, row, col);
     if (i == 1) return row == 1 ? -100 : (double)((3 * row + 2) % CLASSES);
-    return 0.7 + 0.3 * row_wave(i, row, col);
+    return i == 2 && !loss_options.weighs ? 1 : 0.7 + 0.3 * row_wave(i, row, col);
 }
 
 static double full_loss_value(size_t i, int64_t row, int64_t col)
 {
-    return i == 3 ? -100 : i == 4 ? SMOOTHING : i == 5 ? Z_LOSS : loss_value(i, row, col);
+    double options[] = {-100, loss_options.smoothing, loss_options.z_loss, loss_options.cap};
+    return i < 3 ? loss_value(i, row, col) : options[i - 3];
 }
 
 static double full_train_value(size_t i, int64_t row, int64_t col)
@@ -782,31 +787,37 @@ static double full_train_value(size_t i, int64_t row, int64_t col)
     return i == 3 ? loss_value(3, row, col) : full_loss_value(i - (i > 3), row, col);
 }
 
+static double capped(double logit)
+{
+    double cap = loss_options.cap;
+    return cap > 0 ? cap * tanh(logit / cap) : logit;
+}
+
 /* lse comes before dloss. */
 static double full_backward_value(size_t i, int64_t row, int64_t col)
 {
     double sum = 0;
     if (i != 3) return i < 3 ? loss_value(i, row, col) : full_train_value(i - 1, row, col);
-    for (int64_t k = 0; k < CLASSES; k++) sum += exp((double)(float)loss_value(0, row, k));
+    for (int64_t k = 0; k < CLASSES; k++) sum += exp(capped((double)(float)loss_value(0, row, k)));
     return log(sum);
 }
 
 /* Of logits in double, of which one is moved; -(1-a) w_t log p_t - a/K sum(w log p) + z lse^2. */
 static double full_loss_of(const struct row_call *c, int64_t row, int64_t moved, double step)
 {
-    double sum = 0, even = 0, at = 0, weight = 0;
+    double sum = 0, even = 0, at = 0, weight = 0, a = loss_options.smoothing;
     int64_t target = (int64_t)in(c, "target", row, 0);
     if (target == -100) return 0;
     for (int64_t k = 0; k < c->cols; k++)
-        sum += exp(in(c, "logits", row, k) + (k == moved ? step : 0));
+        sum += exp(capped(in(c, "logits", row, k) + (k == moved ? step : 0)));
     for (int64_t k = 0; k < c->cols; k++) {
-        double loss = log(sum) - in(c, "logits", row, k) - (k == moved ? step : 0);
+        double loss = log(sum) - capped(in(c, "logits", row, k) + (k == moved ? step : 0));
         even += in(c, "class_weight", 0, k) * loss / (double)c->cols;
         if (k != target) continue;
         at = loss;
         weight = in(c, "class_weight", 0, k);
     }
-    return (1 - SMOOTHING) * weight * at + SMOOTHING * even + Z_LOSS * log(sum) * log(sum);
+    return (1 - a) * weight * at + a * even + loss_options.z_loss * log(sum) * log(sum);
 }
 
 static void check_full_loss(const struct row_call *c)
@@ -836,9 +847,83 @@ static void check_full_training(const struct row_call *c)
 static void smoothing_and_class_weights_join_as_in_pytorch(void **state)
 {
     (void)state;
+    loss_options.smoothing = 0.2;
+    loss_options.z_loss = 0.03;
+    loss_options.cap = 0;
+    loss_options.weighs = 1;
     against("cross_entropy_full", 4, CLASSES, full_loss_value, check_full_loss);
     against("cross_entropy_full_train", 4, CLASSES, full_train_value, check_full_training);
     against("cross_entropy_full_backward", 4, CLASSES, full_backward_value, check_full_gradient);
+}
+
+/* Every set of options is one of numbers, which no kernel depends on. */
+static void a_cap_joins_every_other_option(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 16; which++) {
+        loss_options.smoothing = which & 1 ? 0.2 : 0;
+        loss_options.z_loss = which & 2 ? 0.03 : 0;
+        loss_options.cap = which & 4 ? 1.5 : 0;
+        loss_options.weighs = which & 8;
+        against("cross_entropy_softcap_full", 4, CLASSES, full_loss_value, check_full_loss);
+        against("cross_entropy_softcap_full_train", 4, CLASSES, full_train_value,
+                check_full_training);
+        against("cross_entropy_softcap_full_backward", 4, CLASSES, full_backward_value,
+                check_full_gradient);
+    }
+}
+
+/* The plain form is the full one with nothing else on. */
+static double softcap_value(size_t i, int64_t row, int64_t col)
+{
+    return i < 2    ? loss_value(i, row, col)
+           : i == 2 ? loss_value(3, row, col)
+           : i == 3 ? -100
+                    : loss_options.cap;
+}
+
+static void check_softcap(const struct row_call *c)
+{
+    for (int64_t r = 0; r < c->rows; r++) {
+        double sum = 0, target = in(c, "target", r, 0), dloss = in(c, "dloss", r, 0);
+        for (int64_t k = 0; k < c->cols; k++) sum += exp(capped(in(c, "logits", r, k)));
+        near_output(c, "lse", r, 0, log(sum));
+        for (int64_t k = 0; k < c->cols; k++) {
+            double z = capped(in(c, "logits", r, k)), t = z / loss_options.cap;
+            double want = dloss * (exp(z) / sum - (k == (int64_t)target)) * (1 - t * t);
+            near_output(c, "dlogits", r, k, target == -100 ? 0 : want);
+            if (k == (int64_t)target) near_output(c, "loss", r, 0, log(sum) - z);
+        }
+    }
+}
+
+static void a_cap_alone_has_a_short_form(void **state)
+{
+    (void)state;
+    loss_options.cap = 1.5;
+    against("cross_entropy_softcap", 4, CLASSES, softcap_value, check_softcap);
+}
+
+/* A tensor of one weight stands for all of them, as it broadcasts. */
+static void one_weight_is_enough_for_all_classes(void **state)
+{
+    (void)state;
+    loss_options.smoothing = 0.2;
+    loss_options.z_loss = 0.03;
+    loss_options.cap = 1.5;
+    loss_options.weighs = 0;
+    for (size_t s = 0; s < COUNT(schedules); s++) {
+        struct row_call c = {.text = "cross_entropy_softcap_full_train",
+                             .config = schedules[s],
+                             .rows = 4,
+                             .cols = CLASSES,
+                             .fill = full_train_value};
+        row_make(&c);
+        c.shape[index_of(&c, "class_weight")][1] = 1;
+        row_run(&c);
+        check_full_training(&c);
+        row_release(&c);
+    }
 }
 
 /* Losses of 1 + k of row 0 of 6; targets of -100 do not count. */
@@ -938,6 +1023,9 @@ int main(void)
         cmocka_unit_test(masked_elements_have_no_gradient),
         cmocka_unit_test(gradients_of_softmax_follow_the_name),
         cmocka_unit_test(smoothing_and_class_weights_join_as_in_pytorch),
+        cmocka_unit_test(a_cap_joins_every_other_option),
+        cmocka_unit_test(a_cap_alone_has_a_short_form),
+        cmocka_unit_test(one_weight_is_enough_for_all_classes),
         cmocka_unit_test(losses_are_reduced_as_in_pytorch),
         cmocka_unit_test(a_row_has_its_scale),
     };

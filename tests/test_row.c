@@ -401,6 +401,122 @@ static void sums_down_the_rows(void **state)
         1.2e-7, 1);
 }
 
+/* What a row has once is added for every column; without any that differs there is one. */
+static void sums_of_what_a_row_has_once(void **state)
+{
+    static const char *const texts[] = {
+        "in x, s: row; a = colsum(s); b = cast(colsum(s * row()), f16); n = colsum(2.0)",
+        "in s: row; a = colsum(s); b = cast(colsum(s * row()), f16); n = colsum(2.0)"};
+    static const char *const configs[] = {NULL, "block=64,row=8,vec=1,unroll=2",
+                                          "block=32,row=32,vec=1,unroll=1",
+                                          "block=1,row=1,vec=1,unroll=8"};
+    static const int64_t rows[] = {0, 1, 33, 130};
+    (void)state;
+    for (size_t i = 0; i < COUNT(texts) * COUNT(rows) * COUNT(configs); i++) {
+        struct row_call c = {.text = texts[i % 2],
+                             .config = configs[i / 2 % COUNT(configs)],
+                             .rows = rows[i / 2 / COUNT(configs)],
+                             .cols = i % 2 ? 1 : 19,
+                             .fill = row_wave};
+        double a = 0, b = 0;
+        row_make(&c);
+        row_run(&c);
+        row_compare(&c, 1e-3, 1);
+        for (int64_t r = 0; r < c.rows; r++) {
+            double s = (double)(float)row_wave(i % 2 ? 0 : 1, r, 0);
+            a += s;
+            b += s * (double)r;
+        }
+        for (int64_t k = 0; k < c.cols; k++) {
+            assert_true(fabs(row_output(&c, "a", 0, k) - a) <= 3e-7 * (double)(c.rows + 1));
+            assert_true(fabs(row_output(&c, "b", 0, k) - b) <= 1e-3 * fabs(b) + 1e-6);
+            assert_true(row_output(&c, "n", 0, k) == 2 * (double)c.rows);
+        }
+        row_release(&c);
+    }
+}
+
+/* ---- Programs of inputs per row or column alone ---------------------------------------- */
+
+static void values_per_row_are_computed_from_values_per_row(void **state)
+{
+    static const char *const configs[] = {NULL, "block=32,row=32,vec=1,keep=1,unroll=1",
+                                          "block=64,row=1,vec=1,keep=0,unroll=1"};
+    float s[5] = {3, -1, 0.5F, 7, 2}, y[5], m[5];
+    int64_t shape[] = {5};
+    (void)state;
+    for (size_t i = 0; i < COUNT(configs); i++) {
+        eider_program *program;
+        eider_kernel *kernel;
+        eider_tensor args[] = {tensor_of(s, EIDER_F32, 1, shape), tensor_of(y, EIDER_F32, 1, shape),
+                               tensor_of(m, EIDER_F32, 1, shape)};
+        must(eider_program_parse(row_context, "in s: row; y = 2 * s + row(); m = max(s) + cols()",
+                                 &program));
+        eider_request request = {
+            .program = program, .args = args, .n_args = 3, .config = configs[i]};
+        must(eider_prepare(row_cpu, &request, &kernel));
+        must(eider_launch(kernel, NULL, args, 3));
+        for (int r = 0; r < 5; r++) assert_true(y[r] == 2 * s[r] + (float)r && m[r] == s[r] + 1);
+        eider_kernel_release(kernel);
+        eider_program_release(program);
+    }
+}
+
+static void values_per_column_are_computed_from_values_per_column(void **state)
+{
+    static const char *const texts[] = {"in w: column; y = 2 * w + col(); a = sum(w); l = max(w)",
+                                        "in w: column; y = colsum(2 * w)"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        struct row_call c = {.text = texts[i], .rows = 1, .cols = 37, .fill = row_wave};
+        double sum = 0;
+        row_make(&c);
+        row_run(&c);
+        row_compare(&c, 1e-6, 1);
+        for (int64_t k = 0; k < 37; k++) {
+            double w = (double)(float)row_wave(0, 0, k);
+            sum += w;
+            assert_true(fabs(row_output(&c, "y", 0, k) - (2 * w + (i ? 0 : (double)k))) < 1e-5);
+        }
+        if (i == 0) assert_true(fabs(row_output(&c, "a", 0, 0) - sum) < 1e-5);
+        row_release(&c);
+    }
+}
+
+/* Inputs declared row and column, of these shapes, and those of the outputs. */
+static void inputs_of_one_dimension_have_rows_or_columns(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t x[2], s[2], want[2][2]; /* 0: no such dimension */
+    } cases[] = {
+        {"in s: row; y = s * 2; a = colsum(s)", {0}, {5}, {{5, 1}, {1, 0}}},
+        {"in s: row; y = s * 2; a = colsum(s)", {0}, {5, 1}, {{5, 1}, {1, 0}}},
+        {"in x, s: row; y = x * s; a = sum(x)", {7}, {5}, {{5, 7}, {5, 1}}},
+        {"in x, s: row; y = x * s; a = sum(x)", {7}, {1}, {{7, 0}, {1, 0}}},
+        {"in x, s: row; y = x * s; a = sum(x)", {5, 7}, {5}, {{5, 7}, {5, 1}}},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        eider_program *program;
+        eider_tensor args[4] = {{0}};
+        int has_x = cases[i].x[0] != 0;
+        must(eider_program_parse(row_context, cases[i].text, &program));
+        if (has_x) args[0] = tensor_of(NULL, EIDER_F32, 1 + (cases[i].x[1] != 0), cases[i].x);
+        args[has_x] = tensor_of(NULL, EIDER_F32, 1 + (cases[i].s[1] != 0), cases[i].s);
+        for (size_t k = 0; k < 2; k++) {
+            const int64_t *want = cases[i].want[k];
+            int64_t shape[EIDER_RANK_MAX];
+            int32_t rank;
+            must(eider_program_shape(program, args, (size_t)has_x + 3, (size_t)has_x + 1 + k, &rank,
+                                     shape));
+            assert_int_equal(rank, 1 + (want[1] != 0));
+            for (int32_t d = 0; d < rank; d++) assert_int_equal(shape[d], want[d]);
+        }
+        eider_program_release(program);
+    }
+}
+
 /* ---- Independence and aliasing -------------------------------------------------------- */
 
 /* The same row, wherever it stands and whatever surrounds it. */
@@ -822,6 +938,10 @@ int main(void)
         cmocka_unit_test(a_mean_far_from_zero_costs_no_digits),
         cmocka_unit_test(long_sums_keep_what_rounding_loses),
         cmocka_unit_test(sums_down_the_rows),
+        cmocka_unit_test(sums_of_what_a_row_has_once),
+        cmocka_unit_test(values_per_row_are_computed_from_values_per_row),
+        cmocka_unit_test(values_per_column_are_computed_from_values_per_column),
+        cmocka_unit_test(inputs_of_one_dimension_have_rows_or_columns),
         cmocka_unit_test(a_row_does_not_depend_on_others),
         cmocka_unit_test(an_output_may_be_an_input),
         cmocka_unit_test(refusals_say_why),

@@ -232,7 +232,7 @@ eider_status eider_program_shape(const eider_program *program, const eider_tenso
                                  size_t n_args, size_t i, int32_t *rank, int64_t *shape)
 {
     int64_t space[EIDER_RANK_MAX];
-    int32_t n = 0;
+    int32_t n = 0, numbers_rows = 0; /* of [rows] alone the row is another dimension */
     if (!program || !args || !rank || !shape)
         return eider_fail(EIDER_BAD_ARG, "eider_program_shape: an argument is NULL");
     const struct eider_graph *g = program->graph;
@@ -246,7 +246,10 @@ eider_status eider_program_shape(const eider_program *program, const eider_tenso
             return eider_fail(EIDER_SHAPE, "input '%s' has rank %d and %s shape",
                               g->operands[k].name, (int)args[k].rank, args[k].shape ? "a" : "no");
         if (args[k].rank > n) n = args[k].rank;
+        numbers_rows |=
+            args[k].rank == 1 && program->extents[k] == EIDER_PER_ROW && args[k].shape[0] != 1;
     }
+    if (n == 1 && numbers_rows) n = 2;
     for (int32_t d = 0; d < n; d++) space[d] = 1;
     for (size_t k = 0; k < n_args; k++)
         if (g->operands[k].kind == EIDER_INPUT)
