@@ -111,7 +111,7 @@ static void add_rows(struct column_build *k, LLVMValueRef at)
         b->one = k->ones[u];
         eider_row_load_row(b);
         eider_row_compute_row(b, 0);
-        eider_row_place(b, &k->vectors[u], 1, eider_row_number(b->i32, 0), -1);
+        eider_row_place(b, &k->vectors[u], 1, eider_row_number(b->i32, 0), EIDER_ROW_ANYWHERE);
         eider_row_load(b, &k->vectors[u], 1, k->inputs);
     }
     eider_row_forget(b, k->vectors, b->c.unroll);
@@ -268,7 +268,7 @@ static void store(struct column_build *k)
     LLVMBuildCondBr(ir, is_first, first, after);
     LLVMPositionBuilderAtEnd(ir, first);
     eider_row_locate(b, eider_row_number(b->i64, 0));
-    eider_row_place(b, k->vectors, 1, eider_row_number(b->i32, 0), -1);
+    eider_row_place(b, k->vectors, 1, eider_row_number(b->i32, 0), EIDER_ROW_ANYWHERE);
     for (int p = 0; p < b->n_packs && b->e->status == EIDER_OK; p++)
         finish_pack(k, &k->vectors[0].packs[p], p);
     if (b->e->status == EIDER_OK) eider_row_store(b, &k->vectors[0]);

@@ -36,6 +36,7 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
         .async = number_or(config, EIDER_PARAM_async, 0),
         .resident = number_or(config, EIDER_PARAM_resident, 0),
         .registers = number_or(config, EIDER_PARAM_registers, 0),
+        .online = number_or(config, EIDER_PARAM_online, 0),
         .load = (enum eider_load_policy)config->choice[EIDER_PARAM_load],
         .store = (enum eider_store_policy)config->choice[EIDER_PARAM_store],
     };
@@ -319,7 +320,7 @@ const struct eider_template eider_template_row = {
     .doc = "over rows: reductions along the last dimension, and everything around them",
     .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) |
             USES(keep) | USES(cluster) | USES(shared) | USES(async) | USES(resident) |
-            USES(registers),
+            USES(registers) | USES(online),
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,

@@ -13,6 +13,7 @@
  *   row_memory.c    the IR: loads and stores of elements
  *   row_shared.c    the IR: what stays in shared memory
  *   row_reduce.c    the IR: from the values of a row to one
+ *   row_online.c    the IR: sums of powers in the pass that finds the largest value
  *   row_fault.c     the IR: places outside of the row are recorded
  *   column.c        another template, of sums down the rows, made of these parts
  *
@@ -54,7 +55,7 @@
 
 /* A config as numbers. */
 struct eider_row_config {
-    int vec, unroll, block, row, keep, cluster, shared, async, resident, registers;
+    int vec, unroll, block, row, keep, cluster, shared, async, resident, registers, online;
     enum eider_load_policy load;
     enum eider_store_policy store;
 };
@@ -140,9 +141,10 @@ struct eider_row_plan {
     int gathers;     /* there is one whose place differs within the row */
 };
 
-/* For operands of these extents.  Fails with EIDER_OOM.  Caller: eider_row_plan_release. */
-eider_status eider_row_plan_create(const struct eider_graph *g, const uint8_t *in_row,
-                                   struct eider_row_plan *out);
+/* For operands of which in_row[] says whether they differ within a row; `online`: sums of powers
+ * are in the stage of the largest value.  Fails with EIDER_OOM.  Caller: eider_row_plan_release. */
+eider_status eider_row_plan_create(const struct eider_lowered *program, const uint8_t *in_row,
+                                   int online, struct eider_row_plan *out);
 void eider_row_plan_release(const struct eider_allocator *a, struct eider_row_plan *plan);
 
 /* Sets need[] for the nodes that differ within a row and are computed for an element in order to
@@ -269,6 +271,16 @@ void eider_row_wait_shared(struct eider_row_build *b);
 void eider_row_load_shared(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                            uint64_t which, LLVMValueRef at);
 
+/* A sum of powers: of the difference of a value and a reference, which is the largest of the
+ * values, or that made finite. */
+struct eider_row_online {
+    eider_node power, value, reference, most;
+};
+
+/* Whether node `sum` is one. */
+int eider_row_online_of(const struct eider_lowered *program, eider_node sum,
+                        struct eider_row_online *out);
+
 /* One reduction on its way: a value, and what goes with it. */
 struct eider_row_total {
     eider_node node;
@@ -276,6 +288,11 @@ struct eider_row_total {
     LLVMValueRef value;    /* a pack, later of one element */
     LLVMValueRef place;    /* argmax: where the value is; a pack of i32 */
     LLVMValueRef lost;     /* a sum in a loop: what rounding has lost; or NULL */
+    LLVMValueRef taken;    /* what another thread had, of those whose values are combined */
+    /* A sum of powers that does not know the largest value yet: */
+    struct eider_row_online online;
+    const struct eider_row_total *top; /* the largest value; NULL: this is no such sum */
+    LLVMValueRef reference;            /* what has been taken off, like `value` */
 };
 
 /* Nothing yet. */
@@ -292,6 +309,19 @@ LLVMValueRef eider_row_total_two(struct eider_row_build *b, const struct eider_r
                                  LLVMValueRef v, LLVMValueRef w);
 /* Combines all threads of the row; afterwards b->one has the nodes' values. */
 void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *totals, int n);
+
+/* Of a sum of powers, and nothing otherwise: nothing has been seen. */
+void eider_row_online_begin(struct eider_row_build *b, struct eider_row_total *t);
+/* Adds the powers of `n` contexts, whose values the largest one knows already. */
+void eider_row_online_add(struct eider_row_build *b, struct eider_row_total *t,
+                          struct eider_row_context *const *contexts, int n);
+/* The largest value is one of several sums now; brings them to the same reference, to be added. */
+void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t);
+/* The sum has been taken from where the largest value was taken from. */
+void eider_row_online_taken(struct eider_row_build *b, struct eider_row_total *t);
+/* The sum as the program means it: the largest value is that of the row. */
+LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_row_total *t);
+
 /* Bytes of shared memory that all reductions of the program need. */
 uint32_t eider_row_shared_bytes(const struct eider_row_build *b);
 
@@ -363,10 +393,14 @@ void eider_row_read_flags(struct eider_row_build *b);
 void eider_row_locate(struct eider_row_build *b, LLVMValueRef row);
 struct eider_row_context eider_row_context(struct eider_row_build *b, int width);
 struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n);
-/* The places of `n` vectors of this thread, the first `from` elements after b->first, which is
- * an element of the row's first `from_at_most` + vectors or, if that is negative, anywhere. */
+
+#define EIDER_ROW_INSIDE (-1)   /* all elements are in the row */
+#define EIDER_ROW_ANYWHERE (-2) /* nothing is known */
+
+/* The places of `n` vectors of this thread, the first `from` elements after b->first.  `known` is
+ * `from` where that is a constant, or one of the above. */
 void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
-                     LLVMValueRef from, int64_t from_at_most);
+                     LLVMValueRef from, int64_t known);
 /* Forgets what was computed for the elements. */
 void eider_row_forget(struct eider_row_build *b, struct eider_row_vector *vectors, int n);
 /* The inputs that differ within the row, of the nodes that are set. */

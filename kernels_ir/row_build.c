@@ -182,7 +182,7 @@ eider_status eider_row_open(struct eider_row_build *b)
     for (uint32_t i = 0; i < b->layout->n_operands; i++)
         in_row[i] = b->layout->operands[i].kind == EIDER_INPUT &&
                     b->layout->operands[i].stride_class[b->layout->rank - 1] != 0;
-    EIDER_TRY(eider_row_plan_create(eider_row_graph(b), in_row, &b->plan));
+    EIDER_TRY(eider_row_plan_create(b->program, in_row, b->c.online, &b->plan));
     return eider_lowering_begin(&b->lowering, b->e, b->program);
 }
 

@@ -230,6 +230,7 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
     eider_config_choose(config, EIDER_PARAM_async, 0);
     eider_config_choose(config, EIDER_PARAM_resident, 0);
     eider_config_choose(config, EIDER_PARAM_registers, 0);
+    eider_config_choose(config, EIDER_PARAM_online, 0);
     eider_config_choose_word(config, EIDER_PARAM_load, "ca");
     eider_config_choose_word(config, EIDER_PARAM_store, "wb");
 }

@@ -96,9 +96,8 @@ struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n)
     return vectors;
 }
 
-/* The places of `n` vectors of this thread, the first `from` elements into the row. */
 void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
-                     LLVMValueRef from, int64_t from_at_most)
+                     LLVMValueRef from, int64_t known)
 {
     int64_t step = stride_of(b);
     LLVMBuilderRef ir = b->e->builder;
@@ -107,8 +106,12 @@ void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors
     for (int v = 0; v < n; v++) {
         vectors[v].col = LLVMBuildAdd(ir, mine, eider_row_number(b->i32, v * step), "");
         vectors[v].at = LLVMBuildAdd(ir, wide, eider_row_number(b->i64, v * step), "");
-        place_vector(b, &vectors[v], from_at_most < 0 ? 0 : from_at_most + v * step,
-                     from_at_most < 0 ? INT64_MAX : from_at_most + (v + 1) * step);
+        if (known == EIDER_ROW_INSIDE)
+            place_vector(b, &vectors[v], 1, 0);
+        else if (known == EIDER_ROW_ANYWHERE)
+            place_vector(b, &vectors[v], 0, INT64_MAX);
+        else
+            place_vector(b, &vectors[v], known + v * step, known + (v + 1) * step);
     }
 }
 
@@ -160,12 +163,17 @@ static void do_step(struct eider_row_build *b, const struct pass *pass,
             all[n_all++] = &vectors[v].packs[p];
         }
     for (int i = 0; i < pass->n_totals && b->e->status == EIDER_OK; i++)
-        eider_row_total_add(b, &pass->totals[i], all, n_all);
+        if (!pass->totals[i].top) eider_row_total_add(b, &pass->totals[i], all, n_all);
+    for (int i = 0; i < pass->n_totals && b->e->status == EIDER_OK; i++)
+        if (pass->totals[i].top) eider_row_online_add(b, &pass->totals[i], all, n_all);
     for (int v = 0; v < n && !pass->totals && b->e->status == EIDER_OK; v++) {
         for (int p = 0; p < b->n_packs; p++) set_outputs(b, &vectors[v].packs[p]);
         if (b->e->status == EIDER_OK) eider_row_store(b, &vectors[v]);
     }
 }
+
+#define TOTALS_MAX 64   /* reductions in a stage */
+#define TOTAL_MEMBERS 4 /* of each, that a loop carries */
 
 /* The members of totals that a loop carries. */
 static int list_carried(struct pass *pass, LLVMValueRef **out)
@@ -173,8 +181,8 @@ static int list_carried(struct pass *pass, LLVMValueRef **out)
     int n = 0;
     for (int i = 0; i < pass->n_totals; i++) {
         struct eider_row_total *t = &pass->totals[i];
-        LLVMValueRef *members[] = {&t->value, &t->place, &t->lost};
-        for (int k = 0; k < 3; k++)
+        LLVMValueRef *members[TOTAL_MEMBERS] = {&t->value, &t->place, &t->lost, &t->reference};
+        for (int k = 0; k < TOTAL_MEMBERS; k++)
             if (*members[k]) out[n++] = members[k];
     }
     return n;
@@ -187,58 +195,55 @@ struct part {
     int stays; /* in shared memory */
 };
 
-/* Where a part ends; one that also takes the next row into shared memory goes as far as any row
- * does, since the next one may be shifted further. */
-static LLVMValueRef end_of(struct eider_row_build *b, const struct pass *pass,
-                           const struct part *part)
+/* Where a part of a row of any length ends. */
+static LLVMValueRef end_of(struct eider_row_build *b, const struct part *part)
 {
-    LLVMValueRef to = eider_row_number(b->i32, part->to), end = b->end;
-    if (!part->to) return end;
-    if (pass->next && b->shift)
-        end = eider_row_number(b->i32, eider_row_cut(b->layout, b->c.vec) * b->c.vec);
-    LLVMValueRef shorter = LLVMBuildICmp(b->e->builder, LLVMIntULT, end, to, "");
-    return LLVMBuildSelect(b->e->builder, shorter, end, to, "");
+    LLVMValueRef to = eider_row_number(b->i32, part->to);
+    if (!part->to) return b->end;
+    LLVMValueRef shorter = LLVMBuildICmp(b->e->builder, LLVMIntULT, b->end, to, "");
+    return LLVMBuildSelect(b->e->builder, shorter, b->end, to, "");
 }
 
-/* What a loop does with the vectors at `at`. */
+/* What is done with `n` vectors at `at`, of which so much is known (eider_row_place). */
 static void do_part(struct eider_row_build *b, const struct pass *pass, const struct part *part,
-                    struct eider_row_vector *vectors, LLVMValueRef at)
+                    struct eider_row_vector *vectors, int n, LLVMValueRef at, int64_t known)
 {
-    eider_row_forget(b, vectors, part->unroll);
-    eider_row_place(b, vectors, part->unroll, at, -1);
+    eider_row_forget(b, vectors, n);
+    eider_row_place(b, vectors, n, at, known);
     if (pass->fills) {
-        eider_row_fill_shared(b, vectors, part->unroll, pass->fills, at, NULL);
+        eider_row_fill_shared(b, vectors, n, pass->fills, at, NULL);
         return;
     }
     uint64_t inputs = eider_row_inputs(b, pass->need);
     uint64_t there = part->stays ? inputs & (b->loaded | b->columns) : 0;
-    eider_row_load_shared(b, vectors, part->unroll, there, at);
-    eider_row_load(b, vectors, part->unroll, inputs & ~there);
-    do_step(b, pass, vectors, part->unroll);
+    eider_row_load_shared(b, vectors, n, there, at);
+    eider_row_load(b, vectors, n, inputs & ~there);
+    do_step(b, pass, vectors, n);
     if (!part->stays || !pass->next || b->e->status != EIDER_OK) return;
     eider_row_swap(b, pass->next);
-    eider_row_place(b, vectors, part->unroll, at, -1);
-    eider_row_fill_shared(b, vectors, part->unroll, b->loaded, at, b->more);
+    eider_row_place(b, vectors, n, at, known);
+    eider_row_fill_shared(b, vectors, n, b->loaded, at, b->more);
     eider_row_swap(b, pass->next);
 }
 
+/* From `first` to before `end`, places in the row. */
 static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
-                 const struct part *part)
+                 const struct part *part, LLVMValueRef first, LLVMValueRef end, int64_t known)
 {
     LLVMBuilderRef ir = b->e->builder;
     int64_t step = stride_of(b) * part->unroll;
-    LLVMValueRef *carried[3 * 64], before[3 * 64], phis[3 * 64];
+    enum { MOST = TOTALS_MAX * TOTAL_MEMBERS };
+    LLVMValueRef *carried[MOST], before[MOST], phis[MOST];
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     int n = list_carried(pass, carried);
     for (int i = 0; i < n; i++) before[i] = *carried[i];
-    LLVMValueRef first = eider_row_number(b->i32, part->from), end = end_of(b, pass, part);
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "part");
     LLVMBasicBlockRef after = eider_row_block(b, "parted");
     LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, end, ""), body, after);
     LLVMPositionBuilderAtEnd(ir, body);
     LLVMValueRef at = LLVMBuildPhi(ir, b->i32, "");
     for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
-    do_part(b, pass, part, vectors, at);
+    do_part(b, pass, part, vectors, part->unroll, at, known);
     if (b->e->status != EIDER_OK) return;
     LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
@@ -257,6 +262,44 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
         *carried[i] = LLVMBuildPhi(ir, LLVMTypeOf(last), "");
         LLVMAddIncoming(*carried[i], ends, froms, 2);
     }
+}
+
+/* The steps of a part of a row whose length is known, from `at` to before `end`, one by one. */
+static void do_steps(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
+                     const struct part *part, int64_t at, int64_t end)
+{
+    int64_t stride = stride_of(b), step = stride * part->unroll;
+    for (; at < end && b->e->status == EIDER_OK; at += step) {
+        int64_t n = (end - at + stride - 1) / stride;
+        do_part(b, pass, part, vectors, n < part->unroll ? (int)n : part->unroll,
+                eider_row_number(b->i32, at), at);
+    }
+}
+
+/* Where the row's length is known, only its first vectors, if they are shifted, and its last ones
+ * may have places outside of it: those are not in the loop, which asks for none. */
+static void go_through(struct eider_row_build *b, struct pass *pass,
+                       struct eider_row_vector *vectors, const struct part *part)
+{
+    int64_t step = stride_of(b) * part->unroll, length = b->layout->length, at = part->from;
+    if (!length) {
+        loop(b, pass, vectors, part, eider_row_number(b->i32, at), end_of(b, part),
+             EIDER_ROW_ANYWHERE);
+        return;
+    }
+    int64_t end = b->shift ? eider_row_cut(b->layout, b->c.vec) * b->c.vec : length;
+    if (part->to && part->to < end) end = part->to;
+    if (length > end) length = end;
+    for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
+    if (b->shift && at == 0) {
+        do_steps(b, pass, vectors, part, 0, end < step ? end : step);
+        at = step;
+    }
+    int64_t full = length > at ? at + (length - at) / step * step : at;
+    if (full > at && b->e->status == EIDER_OK)
+        loop(b, pass, vectors, part, eider_row_number(b->i32, at), eider_row_number(b->i32, full),
+             EIDER_ROW_INSIDE);
+    do_steps(b, pass, vectors, part, full, end);
 }
 
 /* What all rows share does not stay. */
@@ -303,7 +346,8 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
     }
     b->passes++;
     for (int i = 0; i < 2; i++)
-        if (has_part(b, &parts[i]) && b->e->status == EIDER_OK) loop(b, pass, rest, &parts[i]);
+        if (has_part(b, &parts[i]) && b->e->status == EIDER_OK)
+            go_through(b, pass, rest, &parts[i]);
 }
 
 /* ---- The stages ------------------------------------------------------------------ */
@@ -315,25 +359,51 @@ static int has_full_outputs(const struct eider_row_build *b)
     return any;
 }
 
+/* Sums of powers go with the largest value that they need. */
+static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, int n)
+{
+    struct eider_row_online online;
+    for (int i = 0; b->c.online && i < n; i++) {
+        if (!eider_row_online_of(b->program, totals[i].node, &online)) continue;
+        totals[i].online = online;
+        for (int k = 0; k < i; k++)
+            if (totals[k].node == online.most) totals[i].top = &totals[k];
+        eider_row_online_begin(b, &totals[i]);
+    }
+}
+
+static int begin_totals(struct eider_row_build *b, uint32_t stage, struct eider_row_total *totals,
+                        uint8_t *need)
+{
+    const struct eider_graph *g = eider_row_graph(b);
+    int n = 0;
+    for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
+        if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
+        if (b->plan.level[id] != stage + 1) continue;
+        if (n == TOTALS_MAX) {
+            eider_emit_fail(b->e, EIDER_TOO_LARGE, "more than %d reductions in one stage",
+                            TOTALS_MAX);
+            break;
+        }
+        need[eider_graph_args(g, id)[0]] = 1;
+        totals[n++] = eider_row_total_begin(b, id);
+    }
+    set_tops(b, totals, n);
+    return n;
+}
+
 static void do_stage(struct eider_row_build *b, uint32_t stage, struct eider_row_vector *kept,
                      struct eider_row_vector *rest, struct eider_row_position *next)
 {
     const struct eider_graph *g = eider_row_graph(b);
-    struct eider_row_total totals[64];
+    struct eider_row_total totals[TOTALS_MAX];
     struct pass pass = {.totals = totals};
     uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
-    for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
-        if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
-        if (b->plan.level[id] != stage + 1) continue;
-        if (pass.n_totals == 64) {
-            eider_emit_fail(b->e, EIDER_TOO_LARGE, "more than 64 reductions in one stage");
-            return;
-        }
-        need[eider_graph_args(g, id)[0]] = 1;
-        totals[pass.n_totals++] = eider_row_total_begin(b, id);
-    }
+    pass.n_totals = begin_totals(b, stage, totals, need);
     if (b->e->status != EIDER_OK) return;
     eider_row_plan_need(g, &b->plan, need);
+    for (eider_node id = 1; id < g->n_cells; id++) /* powers wait for the largest value so far */
+        if (b->plan.level[id] > stage) need[id] = 0;
     pass.need = need;
     pass.next = stage + 1 == b->plan.n_stages && !has_full_outputs(b) ? next : NULL;
     do_pass(b, &pass, kept, rest);
@@ -391,7 +461,8 @@ static void fill(struct eider_row_build *b, struct eider_row_vector *vectors, st
                  uint64_t which)
 {
     struct pass pass = {.fills = which};
-    if (which && has_part(b, &part) && b->e->status == EIDER_OK) loop(b, &pass, vectors, &part);
+    if (which && has_part(b, &part) && b->e->status == EIDER_OK)
+        go_through(b, &pass, vectors, &part);
 }
 
 /* What all rows share, from the row's beginning to where shared memory's part of it ends. */

@@ -164,7 +164,7 @@ void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t)
     if (!t->value) t->value = neutral(b, t);
     if (finds && !t->place) t->place = no_place(b);
     int sums = op_of(b, t) == EIDER_OP_sum || op_of(b, t) == EIDER_OP_colsum;
-    if (sums && is_float(t->type)) t->lost = LLVMConstNull(LLVMTypeOf(t->value));
+    if (sums && is_float(t->type) && !t->lost) t->lost = LLVMConstNull(LLVMTypeOf(t->value));
 }
 
 void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
@@ -329,8 +329,10 @@ static void take_values(struct eider_row_build *b, struct eider_row_total *total
     for (int i = 0; i < n; i++) {
         struct eider_row_total *t = &totals[i];
         eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
-        t->value = get(b, further(b, from, b->shared_used), LLVMTypeOf(t->value));
+        t->value = t->taken = get(b, further(b, from, b->shared_used), LLVMTypeOf(t->value));
         b->shared_used += bytes;
+        eider_row_online_taken(b, t);
+        eider_row_online_meet(b, t);
         if (t->place) {
             t->place = get(b, further(b, from, b->shared_used), b->i32);
             b->shared_used += bytes;
@@ -433,7 +435,7 @@ static void exchange_in_cluster(struct eider_row_build *b, struct eider_row_tota
 
 static void finish(struct eider_row_build *b, const struct eider_row_total *t)
 {
-    LLVMValueRef value = t->value;
+    LLVMValueRef value = t->top ? eider_row_online_end(b, t) : t->value;
     if (t->place) { /* an empty row has no place: 0 */
         LLVMValueRef none = LLVMBuildICmp(b->e->builder, LLVMIntEQ, t->place, no_place(b), "");
         value = p_select(b->e, none, eider_row_number(b->i32, 0), t->place);
@@ -452,6 +454,7 @@ void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *tota
     b->e->width = 1;
     for (int i = 0; i < n; i++) {
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
+        eider_row_online_meet(b, &totals[i]);
         fold_pack(b, &totals[i]);
         fold_threads(b, &totals[i], b->c.row < EIDER_ROW_WARP ? b->c.row : EIDER_ROW_WARP);
     }

@@ -33,27 +33,28 @@ static const char *const schedules[] = {
     NULL,
     "block=32,row=32,vec=1,keep=1,unroll=1",
     "block=64,row=64,vec=1,keep=2,unroll=2",
-    "block=64,row=4,vec=1,keep=0,unroll=1",
+    "block=64,row=4,vec=1,keep=0,unroll=1,online=1",
+    "block=1,row=1,vec=1,keep=0,unroll=4,online=1",
     "block=128,row=32,vec=1,keep=3,unroll=1",
     "block=1,row=1,vec=1,keep=4,unroll=2",
     "block=32,row=1,vec=1,keep=1,unroll=1",
-    "block=64,row=64,vec=1,keep=0,shared=2,unroll=1",
+    "block=64,row=64,vec=1,keep=0,shared=2,unroll=1,online=1",
     "block=128,row=32,vec=1,keep=1,shared=3,unroll=2,async=1",
-    "block=32,row=1,vec=1,keep=2,shared=4,unroll=2,async=1",
+    "block=32,row=1,vec=1,keep=2,shared=4,unroll=2,async=1,online=1",
     "block=64,row=64,vec=1,keep=1,shared=1,unroll=1,resident=1",
-    "block=32,row=16,vec=1,keep=0,shared=2,unroll=2,resident=1",
+    "block=32,row=16,vec=1,keep=0,shared=2,unroll=2,resident=1,online=1",
     "block=128,row=128,vec=1,keep=1,unroll=1,resident=1",
     "block=1,row=1,vec=1,keep=2,unroll=1,resident=1",
 };
 
 static const char *const clusters[] = {
     "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1",
-    "cluster=4,block=32,row=32,vec=1,keep=0,unroll=2",
+    "cluster=4,block=32,row=32,vec=1,keep=0,unroll=2,online=1",
     "cluster=8,block=32,row=32,vec=1,keep=2,unroll=1",
-    "cluster=2,block=64,row=64,vec=1,keep=1,unroll=2",
+    "cluster=2,block=64,row=64,vec=1,keep=1,unroll=2,online=1",
     "cluster=16,block=32,row=32,vec=1,keep=0,unroll=1",
     "cluster=2,block=32,row=32,vec=1,keep=1,shared=2,unroll=2",
-    "cluster=2,block=64,row=64,vec=1,keep=0,shared=2,unroll=1,resident=1",
+    "cluster=2,block=64,row=64,vec=1,keep=0,shared=2,unroll=1,resident=1,online=1",
 };
 
 /* As many warps as a warp has threads, twice and four times as many. */

@@ -51,9 +51,9 @@ static const char *const texts[] = {
     "in x: i32, k: i64; out s: i64, d: i32; s = sum(x) + max(k); d = x - argmax(k)",
 };
 
-static const char *const parameters[] = {"vec",      "unroll",  "block",  "row",
-                                         "keep",     "cluster", "shared", "async",
-                                         "resident", "load",    "store",  "registers"};
+static const char *const parameters[] = {"vec",     "unroll",    "block", "row",      "keep",
+                                         "cluster", "shared",    "async", "resident", "load",
+                                         "store",   "registers", "online"};
 
 /* Sets where a value of the parameter is, in text that goes on; returns how many bytes it has. */
 static int choose_value(const char *parameter, const char **out)

@@ -36,18 +36,19 @@ static int64_t part, n_parts = 1;
  * The widest vector that the length allows goes with each. */
 static const char *const kinds[][4] = {
     {"", "block=1,row=1,keep=4,unroll=2", "block=32,row=1,keep=1,unroll=1",
-     "block=1,row=1,keep=0,unroll=1"},
-    {"block=64,row=4,keep=0,unroll=1", "block=32,row=16,keep=2,unroll=1",
+     "block=1,row=1,keep=0,unroll=1,online=1"},
+    {"block=64,row=4,keep=0,unroll=1,online=1", "block=32,row=16,keep=2,unroll=1",
      "block=32,row=8,keep=1,unroll=2", "block=32,row=2,keep=4,unroll=1"},
     {"block=32,row=32,keep=1,unroll=1", "block=128,row=32,keep=3,unroll=1",
-     "block=32,row=32,keep=0,unroll=2", "block=64,row=32,keep=4,unroll=1"},
+     "block=32,row=32,keep=0,unroll=2,online=1", "block=64,row=32,keep=4,unroll=1"},
     {"block=64,row=64,keep=2,unroll=2", "block=128,row=64,keep=1,unroll=1",
-     "block=256,row=256,keep=1,unroll=1", "block=128,row=128,keep=0,unroll=2"},
+     "block=256,row=256,keep=1,unroll=1", "block=128,row=128,keep=0,unroll=2,online=1"},
     {"cluster=2,block=32,row=32,keep=1,unroll=1", "cluster=4,block=32,row=32,keep=0,unroll=2",
-     "cluster=8,block=32,row=32,keep=2,unroll=1", "cluster=2,block=64,row=64,keep=1,unroll=2"},
+     "cluster=8,block=32,row=32,keep=2,unroll=1",
+     "cluster=2,block=64,row=64,keep=1,unroll=2,online=1"},
     {"block=64,row=64,keep=0,shared=2,unroll=1,async=1",
      "block=32,row=16,keep=1,shared=1,unroll=2,resident=1",
-     "cluster=2,block=32,row=32,keep=0,shared=2,unroll=1,async=1",
+     "cluster=2,block=32,row=32,keep=0,shared=2,unroll=1,async=1,online=1",
      "block=128,row=128,keep=1,shared=3,unroll=1,async=1,resident=1"},
 };
 

@@ -1,0 +1,226 @@
+/* row_online.c -- sums of powers in the pass that finds the largest value.
+ *
+ * sum(exp(a - m)), where m is the largest a of the row, has to know m first: one pass for m, and
+ * one for the sum.  Online, each lane of a thread takes off a reference of its own instead, which
+ * is near the largest a that it has seen so far; where it sees one that is HEADROOM larger, it
+ * takes that and multiplies its sum by the power of the difference.  At the end all sums are
+ * brought to the row's m.
+ *
+ * Invariants: a power is at most e^HEADROOM, so a sum of as many as a row has stays finite, and
+ * the multiplications are so few that they lose nothing; equal references multiply by exactly 1.
+ * A lane that has seen nothing but -inf has the reference -inf and the sum 0, so what is masked
+ * out never makes a NaN of the rest; a row of -inf only is what the program says.
+ * This is not a way to find the largest value: that is a reduction as always.
+ */
+#include "row.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ops.h"
+#include "pack.h"
+
+#define HEADROOM 4.0 /* e^4 = 55 terms' worth; a sum in f32 has room for 2^127 */
+
+/* ---- Finding them --------------------------------------------------------------- */
+
+static const struct eider_cell *cell_of(const struct eider_lowered *l, eider_node id)
+{
+    return &l->graph->cells[id];
+}
+
+static eider_node arg(const struct eider_lowered *l, eider_node id, uint32_t k)
+{
+    return eider_graph_args(l->graph, id)[k];
+}
+
+static int is_number(const struct eider_lowered *l, eider_node id)
+{
+    double value;
+    return eider_cell_literal(cell_of(l, id), &value);
+}
+
+/* The difference that a power is of: exp(difference), or 2^(difference * a positive number); 0:
+ * it is no power. */
+static eider_node exponent(const struct eider_lowered *l, eider_node power)
+{
+    enum eider_op op = (enum eider_op)cell_of(l, power)->op;
+    if (op != EIDER_OP_exp && op != EIDER_OP_m_ex2) return 0;
+    eider_node e = arg(l, power, 0);
+    if (op == EIDER_OP_m_ex2 && cell_of(l, e)->op == EIDER_OP_mul) {
+        int first = is_number(l, arg(l, e, 0));
+        eider_node factor = arg(l, e, !first);
+        double value;
+        if (!eider_cell_literal(cell_of(l, factor), &value) || !(value > 0)) return 0;
+        e = arg(l, e, (uint32_t)first);
+    }
+    return cell_of(l, e)->op == EIDER_OP_sub ? e : 0;
+}
+
+/* Whether `id` is computed from `most` and numbers alone, at most so deep. */
+static int is_of(const struct eider_lowered *l, eider_node id, eider_node most, int depth)
+{
+    const struct eider_cell *cell = cell_of(l, id);
+    if (id == most || is_number(l, id)) return 1;
+    if (depth == 0 || cell->n_args == 0 || eider_ops_reduces((enum eider_op)cell->op)) return 0;
+    for (uint32_t k = 0; k < cell->n_args; k++)
+        if (!is_of(l, arg(l, id, k), most, depth - 1)) return 0;
+    return 1;
+}
+
+/* The largest of a's row that `reference` is: itself, or one that a select makes finite; or 0. */
+static eider_node largest_in(const struct eider_lowered *l, eider_node reference, eider_node a)
+{
+    eider_node most = reference;
+    if (cell_of(l, reference)->op == EIDER_OP_select) {
+        most = arg(l, reference, 2);
+        if (!is_number(l, arg(l, reference, 1)) || !is_of(l, arg(l, reference, 0), most, 4))
+            return 0;
+    }
+    enum eider_op op = (enum eider_op)cell_of(l, most)->op;
+    if (op != EIDER_OP_rmax && op != EIDER_OP_amax) return 0;
+    return arg(l, most, 0) == a ? most : 0;
+}
+
+int eider_row_online_of(const struct eider_lowered *l, eider_node sum, struct eider_row_online *out)
+{
+    if (cell_of(l, sum)->op != EIDER_OP_sum) return 0;
+    eider_node power = arg(l, sum, 0), fall = exponent(l, power);
+    if (!fall) return 0;
+    *out = (struct eider_row_online){
+        .power = power, .value = arg(l, fall, 0), .reference = arg(l, fall, 1)};
+    out->most = largest_in(l, out->reference, out->value);
+    int type = l->types[power];
+    return out->most && (type == EIDER_V_F32 || type == EIDER_V_F64) &&
+           l->types[out->value] == type && l->types[out->reference] == type;
+}
+
+/* ---- Values ------------------------------------------------------------------------ */
+
+/* Sets need[] for what lies between `to` and the nodes that `c` has. */
+static void need_between(const struct eider_row_build *b, const struct eider_row_context *c,
+                         eider_node to, uint8_t *need)
+{
+    const struct eider_graph *g = eider_row_graph(b);
+    memset(need, 0, g->n_cells);
+    need[to] = 1;
+    for (eider_node id = to; id > 0; id--) {
+        if (!need[id]) continue;
+        if (c->values[id] || is_number(b->program, id)) need[id] = 0;
+        for (uint32_t k = 0; need[id] && k < g->cells[id].n_args; k++)
+            need[eider_graph_args(g, id)[k]] = 1;
+    }
+}
+
+/* The value of node `to` where the context's values are those of others; it keeps none. */
+static LLVMValueRef value_between(struct eider_row_build *b, struct eider_row_context *c,
+                                  eider_node to)
+{
+    uint8_t *need = eider_row_alloc(b, eider_row_graph(b)->n_cells, 1);
+    if (b->e->status != EIDER_OK) return NULL;
+    need_between(b, c, to, need);
+    eider_row_compute(b, c, need);
+    LLVMValueRef value = c->values[to];
+    for (eider_node id = 1; id <= to; id++)
+        if (need[id]) c->values[id] = NULL;
+    return value;
+}
+
+/* What is taken off where the largest value is `most`. */
+static LLVMValueRef reference_for(struct eider_row_build *b, const struct eider_row_total *t,
+                                  LLVMValueRef most, int width)
+{
+    struct eider_row_context c = eider_row_context(b, width);
+    if (b->e->status != EIDER_OK || t->online.reference == t->online.most) return most;
+    c.values[t->online.most] = most;
+    return value_between(b, &c, t->online.reference);
+}
+
+/* The power of the value `a` where `reference` is taken off. */
+static LLVMValueRef power_of(struct eider_row_build *b, const struct eider_row_total *t,
+                             LLVMValueRef a, LLVMValueRef reference, int width)
+{
+    struct eider_row_context c = eider_row_context(b, width);
+    if (b->e->status != EIDER_OK) return a;
+    c.values[t->online.value] = a;
+    c.values[t->online.reference] = reference;
+    return value_between(b, &c, t->online.power);
+}
+
+/* -inf, of which nothing can be taken off, becomes 0. */
+static LLVMValueRef taken_off(struct eider_row_build *b, LLVMValueRef reference)
+{
+    LLVMTypeRef type = LLVMTypeOf(reference);
+    LLVMValueRef none = p_compare(b->e, LLVMRealOEQ, reference, p_number(type, -INFINITY));
+    return p_select(b->e, none, LLVMConstNull(type), reference);
+}
+
+/* The sum becomes one of powers that have `reference` taken off. */
+static void move_to(struct eider_row_build *b, struct eider_row_total *t, LLVMValueRef reference,
+                    int width)
+{
+    LLVMValueRef factor = power_of(b, t, t->reference, taken_off(b, reference), width);
+    if (b->e->status != EIDER_OK) return;
+    t->value = p_mul(b->e, t->value, factor);
+    if (t->lost) t->lost = p_mul(b->e, t->lost, factor);
+    t->reference = reference;
+}
+
+/* ---- The pass, and its end --------------------------------------------------------- */
+
+void eider_row_online_begin(struct eider_row_build *b, struct eider_row_total *t)
+{
+    if (!t->top) return;
+    b->e->width = b->width;
+    LLVMTypeRef type = eider_emit_type(b->e, t->type);
+    t->value = LLVMConstNull(type);
+    t->reference = p_number(type, -INFINITY);
+}
+
+void eider_row_online_add(struct eider_row_build *b, struct eider_row_total *t,
+                          struct eider_row_context *const *contexts, int n)
+{
+    eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
+    b->e->width = b->width;
+    LLVMValueRef most = t->top->value;
+    LLVMValueRef limit = p_add(b->e, t->reference, p_number(LLVMTypeOf(most), HEADROOM));
+    LLVMValueRef is_higher = p_compare(b->e, LLVMRealOGT, most, limit);
+    LLVMValueRef higher = reference_for(b, t, most, b->width);
+    if (b->e->status != EIDER_OK) return;
+    move_to(b, t, p_select(b->e, is_higher, higher, t->reference), b->width);
+    if (b->e->status != EIDER_OK) return;
+    LLVMValueRef reference = taken_off(b, t->reference), powers[EIDER_ROW_PACKS_MAX];
+    for (int i = 0; i < n && b->e->status == EIDER_OK; i++) {
+        contexts[i]->values[t->online.reference] = reference;
+        powers[i] = value_between(b, contexts[i], t->online.power);
+        contexts[i]->values[t->online.reference] = NULL;
+    }
+    for (int i = 0; i < n && b->e->status == EIDER_OK; i++)
+        contexts[i]->values[t->online.power] = powers[i];
+    if (b->e->status == EIDER_OK) eider_row_total_add(b, t, contexts, n);
+    for (int i = 0; i < n; i++) contexts[i]->values[t->online.power] = NULL;
+}
+
+void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t)
+{
+    if (!t->top) return;
+    LLVMTypeRef type = LLVMTypeOf(t->value);
+    int is_pack = LLVMGetTypeKind(type) == LLVMVectorTypeKind, width = is_pack ? b->width : 1;
+    LLVMValueRef reference = reference_for(b, t, t->top->value, 1);
+    b->e->width = width;
+    if (b->e->status == EIDER_OK) move_to(b, t, eider_row_spread(b, reference, width), width);
+    t->reference = reference; /* of all lanes, which are one soon */
+    b->e->width = 1;
+}
+
+void eider_row_online_taken(struct eider_row_build *b, struct eider_row_total *t)
+{
+    if (t->top) t->reference = reference_for(b, t, t->top->taken, 1);
+}
+
+LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_row_total *t)
+{
+    LLVMValueRef reference = reference_for(b, t, t->top->value, 1);
+    LLVMValueRef factor = power_of(b, t, t->reference, reference, 1);
+    return b->e->status == EIDER_OK ? p_mul(b->e, t->value, factor) : t->value;
+}
