@@ -31,7 +31,7 @@ static int column_takes(const struct eider_graph *program)
     }
     for (eider_node id = 1; id < program->n_cells; id++) {
         enum eider_op op = (enum eider_op)program->cells[id].op;
-        if (eider_ops_reduces(op) || op == EIDER_OP_pick) return 0;
+        if (eider_ops_reduces(op)) return 0;
     }
     return any;
 }
@@ -89,11 +89,15 @@ static void list_sums(struct column_build *k)
     k->inputs = eider_row_inputs(b, k->need);
 }
 
+/* Columns that are not there are not stored either, but a fault in one would be recorded. */
 static void set_valid(struct eider_row_build *b, struct eider_row_vector *vector,
                       LLVMValueRef exists)
 {
-    for (int p = 0; p < b->n_packs; p++)
-        vector->packs[p].valid = eider_row_spread(b, exists, b->width);
+    for (int p = 0; p < b->n_packs; p++) {
+        LLVMValueRef valid = eider_row_spread(b, exists, b->width), in_row = vector->packs[p].valid;
+        if (b->faults && in_row) valid = LLVMBuildAnd(b->e->builder, in_row, valid, "");
+        vector->packs[p].valid = valid;
+    }
 }
 
 /* Loads row `at` + u * n_y for each row in flight, then adds their elements. */
@@ -101,12 +105,13 @@ static void add_rows(struct column_build *k, LLVMValueRef at)
 {
     struct eider_row_build *b = &k->b;
     LLVMBuilderRef ir = b->e->builder;
-    LLVMValueRef rows = b->machine->param(b->e, b->slots.rows), exists[8];
+    LLVMValueRef rows = b->machine->param(b->e, b->slots.rows), exists[8], read[8];
     LLVMValueRef last = LLVMBuildSub(ir, rows, eider_row_number(b->i64, 1), "");
     for (int u = 0; u < b->c.unroll && b->e->status == EIDER_OK; u++) {
         LLVMValueRef row = LLVMBuildAdd(ir, at, eider_row_number(b->i64, (int64_t)u * n_y(b)), "");
         exists[u] = LLVMBuildICmp(ir, LLVMIntULT, row, rows, "");
-        eider_row_locate(b, LLVMBuildSelect(ir, exists[u], row, last, ""));
+        read[u] = LLVMBuildSelect(ir, exists[u], row, last, "");
+        eider_row_locate(b, read[u]);
         memset(k->ones[u].values, 0, b->program->graph->n_cells * sizeof *k->ones[u].values);
         b->one = k->ones[u];
         eider_row_load_row(b);
@@ -117,6 +122,7 @@ static void add_rows(struct column_build *k, LLVMValueRef at)
     eider_row_forget(b, k->vectors, b->c.unroll);
     for (int u = 0; u < b->c.unroll; u++) {
         b->one = k->ones[u];
+        if (b->plan.picks) eider_row_locate(b, read[u]);
         set_valid(b, &k->vectors[u], exists[u]);
         for (int p = 0; p < b->n_packs && b->e->status == EIDER_OK; p++) {
             struct eider_row_context *c = &k->vectors[u].packs[p];

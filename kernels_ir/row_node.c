@@ -99,14 +99,16 @@ uint64_t eider_row_shared_inputs(const struct eider_row_build *b)
     return which;
 }
 
-/* The value that the element at c->col has of a node that differs within the row. */
-static LLVMValueRef value_there(struct eider_row_build *b, LLVMValueRef cols, int width,
-                                eider_node node)
+/* The value that the elements at `cols` have of a node that differs within the row; where they are
+ * not `wanted` no place of theirs is a fault. */
+static LLVMValueRef value_there(struct eider_row_build *b, LLVMValueRef cols, LLVMValueRef wanted,
+                                int width, eider_node node)
 {
     struct eider_row_context there = eider_row_context(b, width);
     uint8_t *need = eider_row_alloc(b, eider_row_graph(b)->n_cells, 1);
     if (b->e->status != EIDER_OK) return NULL;
     there.col = cols;
+    there.valid = wanted;
     need[node] = 1;
     eider_row_plan_need(eider_row_graph(b), &b->plan, need);
     b->e->width = width;
@@ -131,7 +133,8 @@ static LLVMValueRef pick(struct eider_row_build *b, struct eider_row_context *c,
     if (++b->depth > PICK_DEPTH_MAX)
         return eider_emit_fail(b->e, EIDER_TOO_LARGE, "pick within pick, more than %d deep",
                                PICK_DEPTH_MAX);
-    LLVMValueRef value = b->plan.varies[args[0]] ? value_there(b, place, c->width, args[0])
+    LLVMValueRef wanted = c->valid ? LLVMBuildAnd(ir, inside, c->valid, "") : inside;
+    LLVMValueRef value = b->plan.varies[args[0]] ? value_there(b, place, wanted, c->width, args[0])
                                                  : eider_row_value(b, c, args[0], v);
     b->depth--;
     if (b->e->status != EIDER_OK) return NULL;

@@ -138,6 +138,33 @@ static void places_that_differ_in_the_row_count_as_far_as_it_goes(void **state)
     }
 }
 
+/* Elements that the row does not have, or that nobody picks, have no places. */
+static void picks_within_picks_count_where_they_are_wanted(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < COUNT(schedules); s++) {
+        must(launched("in x; y = pick(pick(x, col() - 1), max(col(), 1))", schedules[s], 3, COLS));
+        must(launched("in x; y = pick(pick(x, col() - 1), cols() - 1) + x", schedules[s], 3, 18));
+        says("in x; y = pick(pick(x, col() - 1), col())", schedules[s], 3,
+             "pick: in row 0 place -1, of no input, is outside: the row has 37 elements");
+    }
+}
+
+static void sums_down_the_rows_are_checked(void **state)
+{
+    static const char *const configs[] = {NULL, "block=32,row=32,vec=1,unroll=1",
+                                          "block=64,row=16,vec=1,unroll=4"};
+    (void)state;
+    for (size_t s = 0; s < COUNT(configs); s++) {
+        TARGETS(0, 36, 5, 37, -1, 40, 2);
+        must(launched("in x; a = colsum(pick(x, cols() - 1 - col()))", configs[s], 7, COLS));
+        says("in x; a = colsum(pick(x, col() + 1))", configs[s], 7,
+             "pick: in row 0 place 37, of no input, is outside: the row has 37 elements");
+        says("in x, target: i64 row; a = colsum(pick(x, target))", configs[s], 7,
+             "pick: in row 3 place 37, of target, is outside: the row has 37 elements");
+    }
+}
+
 static double masked_target(size_t i, int64_t row, int64_t col)
 {
     return i == 1 ? (double)(col == 5 && row == 1 ? 200 : col) : row_wave(i, row, col);
@@ -334,6 +361,8 @@ int main(void)
         cmocka_unit_test(places_of_64_bits_are_not_cut_to_size),
         cmocka_unit_test(what_is_ignored_is_not_outside),
         cmocka_unit_test(places_that_differ_in_the_row_count_as_far_as_it_goes),
+        cmocka_unit_test(picks_within_picks_count_where_they_are_wanted),
+        cmocka_unit_test(sums_down_the_rows_are_checked),
         cmocka_unit_test(gathers_are_checked_element_by_element),
         cmocka_unit_test(the_length_is_that_of_the_launch),
         cmocka_unit_test(checking_is_part_of_the_key_where_something_is_picked),

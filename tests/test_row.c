@@ -374,7 +374,8 @@ static void sums_down_the_rows(void **state)
 {
     static const char text[] =
         "in x, s: row, w: column\n"
-        "a = colsum(x * s); b = cast(colsum(x + w * row()), f16); c = colsum(w)";
+        "a = colsum(x * s); b = cast(colsum(x + w * row()), f16); c = colsum(w)\n"
+        "d = colsum(pick(x * s, cols() - 1 - col()) * pick(w, 0) + pick(x, 0))";
     static const char *const configs[] = {
         NULL, "block=64,row=8,vec=1,unroll=2", "block=32,row=32,vec=1,unroll=1",
         "block=256,row=2,vec=1,unroll=4", "block=1,row=1,vec=1,unroll=8,resident=1,cluster=2"};
@@ -400,6 +401,45 @@ static void sums_down_the_rows(void **state)
     row_check(
         (struct row_call){.text = "s = colsum(x)", .rows = 100001, .cols = 2, .fill = tiny_down},
         1.2e-7, 1);
+}
+
+/* dx[k] of y[k] = x[place of k], rotated by `h`: all that take x[k] give their share. */
+static void gradients_of_picks_gather(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t step, from; /* place of k: from + step * k, modulo the length */
+    } cases[] = {
+        {"in x; y = pick(x, select(col() < cols() - 5, col() + 5, col() - (cols() - 5)))", 1, 5},
+        {"in x; y = pick(x, cols() - 1 - col())", -1, -1},
+        {"in x; y = pick(x, col() - select(col() < 2, 2 - cols(), 2))", 1, -2},
+    };
+    static const char *const configs[] = {NULL, "block=32,row=32,vec=1,keep=1,unroll=2",
+                                          "block=64,row=64,vec=1,keep=0,unroll=1",
+                                          "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases) * COUNT(configs); i++) {
+        eider_program *program, *back;
+        int64_t step = cases[i % 3].step, from = cases[i % 3].from, n = i % 2 ? 333 : 64;
+        must(eider_program_parse(row_context, cases[i % 3].text, &program));
+        must(eider_program_grad(program, NULL, &back));
+        struct row_call c = {.text = eider_program_text(back),
+                             .config = configs[i / 3],
+                             .rows = 3,
+                             .cols = n,
+                             .fill = row_wave};
+        row_make(&c);
+        row_run(&c);
+        row_compare(&c, 0, 1);
+        for (int64_t r = 0; r < c.rows; r++)
+            for (int64_t k = 0; k < n; k++) {
+                int64_t place = (from + step * k + 2 * n) % n;
+                assert_true(row_output(&c, "dx", r, place) == (double)(float)row_wave(1, r, k));
+            }
+        row_release(&c);
+        eider_program_release(back);
+        eider_program_release(program);
+    }
 }
 
 /* What a row has once is added for every column; without any that differs there is one. */
@@ -939,6 +979,7 @@ int main(void)
         cmocka_unit_test(a_mean_far_from_zero_costs_no_digits),
         cmocka_unit_test(long_sums_keep_what_rounding_loses),
         cmocka_unit_test(sums_down_the_rows),
+        cmocka_unit_test(gradients_of_picks_gather),
         cmocka_unit_test(sums_of_what_a_row_has_once),
         cmocka_unit_test(values_per_row_are_computed_from_values_per_row),
         cmocka_unit_test(values_per_column_are_computed_from_values_per_column),

@@ -45,6 +45,9 @@ static const char *const texts[] = {
     "in x, w: column; y = x * rsqrt(mean(x * x) + 0.01) * w; s = amax(abs(x))",
     "in x, t: i32 row; y = x - 2 * pick(x, t)",
     "in x; y = x * 2 + pick(x, cols() - 1 - col())",
+    "in x, s: row, w: column\n" /* sums down the rows */
+    "a = colsum(s * 2); b = colsum(pick(x * w, min(col() + 1, cols() - 1)) * pick(x, 0))",
+    "in s: row, w: column; y = s * w + row(); z = max(w); t = s * s + sum(w)",
     "in x, w: column; l = logsumexp(x * w); a = argmin(x * w)",
     "in x, s: row; t = s * 2; y = x + s",
     "in x, z, w: column; y = x * w + z; r = sum(x * z); m = min(z)",

@@ -11,6 +11,7 @@
 #include "activations.h"
 #include "extent.h"
 #include "ops.h"
+#include "scatter.h"
 
 #define LN2 0.6931471805599453
 #define LOG2_E 1.4426950408889634
@@ -580,9 +581,7 @@ static void grad_pick(const struct site *s)
     struct eider_chain *c = s->chain;
     if (!c->active[s->args[0]]) return;
     if (c->bits[s->args[1]] & EIDER_BY_COL) {
-        eider_graph_fail(c->to, EIDER_UNSUPPORTED,
-                         "the gradient of pick where the place differs within a row would add "
-                         "to elements in any order");
+        eider_scatter(c, s->node, s->bar);
         return;
     }
     give_where(s, 0, join(s, EIDER_OP_eq, place(s), s->b));

@@ -55,9 +55,6 @@ static eider_status find_needs(struct split *s)
     for (eider_node id = g->n_cells; id-- > 1;) {
         if (s->in_columns[id] && is_passed_on(s, id)) s->in_rows[id] = 1;
         int here = s->in_columns[id] && !is_passed_on(s, id);
-        if (here && g->cells[id].op == EIDER_OP_pick)
-            return eider_fail(EIDER_UNSUPPORTED,
-                              "colsum of what pick takes from places that differ within the row");
         for (uint32_t k = 0; k < g->cells[id].n_args; k++) {
             eider_node arg = eider_graph_args(g, id)[k];
             s->in_rows[arg] |= s->in_rows[id];
