@@ -96,6 +96,9 @@ int eider_row_alike(const struct eider_layout *layout, int vec,
 /* Whether a kernel of this layout shifts its vectors. */
 int eider_row_shifts(const struct eider_layout *layout, int vec);
 
+/* Where a row ends at most, counted from its first vector's first place; its length is known. */
+int64_t eider_row_reach(const struct eider_layout *layout, int vec);
+
 /* Into how many vectors a row is cut at most; its length is known. */
 int64_t eider_row_cut(const struct eider_layout *layout, int vec);
 
@@ -205,6 +208,7 @@ struct eider_row_build {
     LLVMValueRef vectors_ok; /* i1; NULL: always */
     int vectors, elements;   /* there is code for whole vectors; for single elements */
     int ragged;              /* vectors may be partly in the row */
+    int edges_apart;         /* at the moment those count as not in the row */
     int leader;              /* the operand that shifts the vectors; -1: none does */
     LLVMValueRef shift;      /* i32; NULL: 0 */
     LLVMValueRef end;        /* i32, the row's end, counted from its first vector's first place */
@@ -396,6 +400,7 @@ struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n);
 
 #define EIDER_ROW_INSIDE (-1)   /* all elements are in the row */
 #define EIDER_ROW_ANYWHERE (-2) /* nothing is known */
+#define EIDER_ROW_EDGE (-3)     /* some element is in the row and some is not */
 
 /* The places of `n` vectors of this thread, the first `from` elements after b->first.  `known` is
  * `from` where that is a constant, or one of the above. */

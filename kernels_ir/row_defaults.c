@@ -52,6 +52,12 @@ static int at_most(int64_t a, int b)
     return a < b ? (int)a : b;
 }
 
+/* Whether every alignment, or shift, allows vectors of `vec` elements, the length aside. */
+static int vectors_fit(const struct eider_layout *layout, int vec, int align)
+{
+    return eider_row_shifts(layout, vec) ? layout->alike : align >= vec;
+}
+
 /* `most` elements, or as many as rows are whole numbers of and every alignment allows.  Where that
  * is less than half, rows of `ragged_min` vectors have some that are only partly in the row,
  * provided that all can be loaded as vectors. */
@@ -59,8 +65,8 @@ static int vector_of(const struct eider_layout *layout, int most, int align, int
 {
     int even = most;
     while (even > 1 && (layout->length % even || even > align)) even /= 2;
-    int fits = eider_row_shifts(layout, most) ? layout->alike : align >= most;
-    int ragged = even < most / 2 && fits && layout->length / most >= ragged_min;
+    int ragged =
+        even < most / 2 && vectors_fit(layout, most, align) && layout->length / most >= ragged_min;
     return at_most(ragged ? most : even, layout->vec_max);
 }
 
@@ -177,17 +183,19 @@ static int is_open(const struct eider_config *config)
     return 1;
 }
 
-/* By a rule for long rows, if one applies: rows of whole, aligned vectors of 16 bytes. */
+/* By a rule for long rows, if one applies: rows of vectors of 16 bytes.  Those that are partly in
+ * the row change nothing. */
 static int choose_long(const struct eider_layout *layout, struct eider_target target,
                        struct eider_config *config)
 {
     struct traits t = traits_of(layout);
     int vec = EIDER_MAP_ACCESS_BYTES / t.widest, cluster = 1;
     int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : CLUSTER_PORTABLE;
-    int64_t vectors = layout->length / vec, bytes = layout->length * t.widest * t.n_inputs;
+    int64_t vectors = (layout->length + vec - 1) / vec,
+            bytes = layout->length * t.widest * t.n_inputs;
     const struct long_rule *r = long_rule_for(&t, bytes);
     if (!r || target.sm < EIDER_ROW_ASYNC_SM || !is_open(config)) return 0;
-    if (vector_of(layout, vec, t.align, GPU_RAGGED_MIN) != vec || layout->length % vec) return 0;
+    if (!vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
     if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
     while (cluster < most && cluster * r->block_bytes < bytes) cluster *= 2;
     int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;

@@ -73,16 +73,27 @@ static LLVMValueRef valid_of(struct eider_row_build *b, const struct eider_row_v
 static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, int64_t from,
                          int64_t beyond)
 {
-    LLVMBuilderRef ir = b->e->builder;
     int64_t length = b->layout->length;
     struct ends ends = {.start = b->shift && from <= 0, .end = !length || beyond > length};
     place_ends(b, v, ends);
-    for (int p = 0; p < b->n_packs; p++) {
-        struct eider_row_context *c = &v->packs[p];
-        LLVMValueRef step = steps(b, (int64_t)p * b->width, 1);
-        c->col = LLVMBuildAdd(ir, eider_row_spread(b, v->col, b->width), step, "");
-        c->valid = v->whole ? valid_of(b, v, p, ends) : NULL;
+    if (b->edges_apart && v->part) {
+        v->begins = v->whole;
+        v->part = NULL;
     }
+    for (int p = 0; p < b->n_packs; p++)
+        if (b->edges_apart)
+            v->packs[p].valid = v->whole ? eider_row_spread(b, v->whole, b->width) : NULL;
+        else
+            v->packs[p].valid = v->whole ? valid_of(b, v, p, ends) : NULL;
+}
+
+/* A vector that is partly in the row. */
+static void place_edge(struct eider_row_build *b, struct eider_row_vector *v)
+{
+    v->begins = v->whole = v->part = NULL;
+    for (int p = 0; p < b->n_packs; p++)
+        v->packs[p].valid = LLVMBuildICmp(b->e->builder, LLVMIntULT, v->packs[p].col,
+                                          eider_row_spread(b, b->cols, b->width), "");
 }
 
 struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n)
@@ -96,6 +107,15 @@ struct eider_row_vector *eider_row_vectors(struct eider_row_build *b, int n)
     return vectors;
 }
 
+static void place_elements(struct eider_row_build *b, struct eider_row_vector *v)
+{
+    LLVMValueRef first = eider_row_spread(b, v->col, b->width);
+    for (int p = 0; p < b->n_packs; p++) {
+        LLVMValueRef step = steps(b, (int64_t)p * b->width, 1);
+        v->packs[p].col = LLVMBuildAdd(b->e->builder, first, step, "");
+    }
+}
+
 void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                      LLVMValueRef from, int64_t known)
 {
@@ -106,7 +126,10 @@ void eider_row_place(struct eider_row_build *b, struct eider_row_vector *vectors
     for (int v = 0; v < n; v++) {
         vectors[v].col = LLVMBuildAdd(ir, mine, eider_row_number(b->i32, v * step), "");
         vectors[v].at = LLVMBuildAdd(ir, wide, eider_row_number(b->i64, v * step), "");
-        if (known == EIDER_ROW_INSIDE)
+        place_elements(b, &vectors[v]);
+        if (known == EIDER_ROW_EDGE)
+            place_edge(b, &vectors[v]);
+        else if (known == EIDER_ROW_INSIDE)
             place_vector(b, &vectors[v], 1, 0);
         else if (known == EIDER_ROW_ANYWHERE)
             place_vector(b, &vectors[v], 0, INT64_MAX);
@@ -204,6 +227,20 @@ static LLVMValueRef end_of(struct eider_row_build *b, const struct part *part)
     return LLVMBuildSelect(b->e->builder, shorter, b->end, to, "");
 }
 
+/* The places that a loop goes through. */
+struct range {
+    LLVMValueRef any, first;
+    LLVMValueRef end;  /* the next place is below it; of edges: the one before it is */
+    LLVMValueRef next; /* of edges: the place of the second; NULL: a step further */
+};
+
+static struct range range_of(struct eider_row_build *b, int64_t first, LLVMValueRef end)
+{
+    struct range r = {.first = eider_row_number(b->i32, first), .end = end};
+    r.any = LLVMBuildICmp(b->e->builder, LLVMIntULT, r.first, end, "");
+    return r;
+}
+
 /* What is done with `n` vectors at `at`, of which so much is known (eider_row_place). */
 static void do_part(struct eider_row_build *b, const struct pass *pass, const struct part *part,
                     struct eider_row_vector *vectors, int n, LLVMValueRef at, int64_t known)
@@ -219,16 +256,15 @@ static void do_part(struct eider_row_build *b, const struct pass *pass, const st
     eider_row_load_shared(b, vectors, n, there, at);
     eider_row_load(b, vectors, n, inputs & ~there);
     do_step(b, pass, vectors, n);
-    if (!part->stays || !pass->next || b->e->status != EIDER_OK) return;
+    if (!part->stays || !pass->next || known == EIDER_ROW_EDGE || b->e->status != EIDER_OK) return;
     eider_row_swap(b, pass->next);
     eider_row_place(b, vectors, n, at, known);
     eider_row_fill_shared(b, vectors, n, b->loaded, at, b->more);
     eider_row_swap(b, pass->next);
 }
 
-/* From `first` to before `end`, places in the row. */
 static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
-                 const struct part *part, LLVMValueRef first, LLVMValueRef end, int64_t known)
+                 const struct part *part, struct range range, int64_t known)
 {
     LLVMBuilderRef ir = b->e->builder;
     int64_t step = stride_of(b) * part->unroll;
@@ -239,17 +275,18 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
     for (int i = 0; i < n; i++) before[i] = *carried[i];
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "part");
     LLVMBasicBlockRef after = eider_row_block(b, "parted");
-    LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, end, ""), body, after);
+    LLVMBuildCondBr(ir, range.any, body, after);
     LLVMPositionBuilderAtEnd(ir, body);
     LLVMValueRef at = LLVMBuildPhi(ir, b->i32, "");
     for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
     do_part(b, pass, part, vectors, part->unroll, at, known);
     if (b->e->status != EIDER_OK) return;
-    LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
+    LLVMValueRef next = range.next;
+    if (!next) next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
-    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, end, "");
+    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, range.next ? at : next, range.end, "");
     eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, body, after));
-    LLVMAddIncoming(at, &first, &entry, 1);
+    LLVMAddIncoming(at, &range.first, &entry, 1);
     LLVMAddIncoming(at, &next, &latch, 1);
     for (int i = 0; i < n; i++) {
         LLVMAddIncoming(phis[i], &before[i], &entry, 1);
@@ -264,6 +301,77 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
     }
 }
 
+/* ---- Vectors that are partly in the row ------------------------------------------- */
+
+/* Whether this thread has the row's last vector, it is partly in the row, and, at `at`, in the
+ * part. */
+static LLVMValueRef has_last(struct eider_row_build *b, const struct part *part,
+                             LLVMValueRef number, LLVMValueRef at)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef others = eider_row_number(b->i32, eider_row_threads(&b->c) - 1);
+    LLVMValueRef owner = LLVMBuildAnd(ir, number, others, "");
+    LLVMValueRef behind = LLVMBuildAnd(ir, b->end, eider_row_number(b->i32, b->c.vec - 1), "");
+    LLVMValueRef is = LLVMBuildICmp(ir, LLVMIntEQ, owner, b->thread, "");
+    LLVMValueRef cut = LLVMBuildICmp(ir, LLVMIntNE, behind, eider_row_number(b->i32, 0), "");
+    LLVMValueRef from = eider_row_number(b->i32, part->from);
+    is = LLVMBuildAnd(ir, is, cut, "");
+    is = LLVMBuildAnd(ir, is, LLVMBuildICmp(ir, LLVMIntUGE, at, from, ""), "");
+    if (!part->to) return is;
+    LLVMValueRef to = eider_row_number(b->i32, part->to);
+    return LLVMBuildAnd(ir, is, LLVMBuildICmp(ir, LLVMIntULT, at, to, ""), "");
+}
+
+/* The first vector is partly in the row where that is shifted; it is never the last one, too, since
+ * there is a whole one. */
+static struct range edges_of(struct eider_row_build *b, const struct part *part)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef zero = eider_row_number(b->i32, 0), one = eider_row_number(b->i32, 1);
+    LLVMValueRef number = LLVMBuildSub(ir, b->end, one, "");
+    number = LLVMBuildUDiv(ir, number, eider_row_number(b->i32, b->c.vec), "");
+    LLVMValueRef round = eider_row_number(b->i32, -eider_row_threads(&b->c));
+    LLVMValueRef at = LLVMBuildAnd(ir, number, round, "");
+    at = LLVMBuildMul(ir, at, eider_row_number(b->i32, b->c.vec), "");
+    LLVMValueRef last = has_last(b, part, number, at);
+    struct range r = {.any = last, .first = at, .end = zero, .next = at};
+    if (part->from > 0 || !b->shift) return r;
+    LLVMValueRef mine = LLVMBuildICmp(ir, LLVMIntEQ, b->thread, zero, "");
+    LLVMValueRef first =
+        LLVMBuildAnd(ir, mine, LLVMBuildICmp(ir, LLVMIntNE, b->shift, zero, ""), "");
+    r.any = LLVMBuildOr(ir, first, last, "");
+    r.first = LLVMBuildSelect(ir, first, zero, at, "");
+    r.end = LLVMBuildSelect(ir, LLVMBuildAnd(ir, first, last, ""), at, zero, "");
+    return r;
+}
+
+/* Whether they may be in the part. */
+static int has_edges(const struct eider_row_build *b, const struct part *part)
+{
+    int64_t step = stride_of(b), round = step / b->c.vec;
+    if (!b->ragged || (part->stays && part->from == part->to)) return 0;
+    if (part->from == 0 && b->leader >= 0) return 1;
+    int64_t first = (b->layout->length - 1) / b->c.vec / round * step;
+    int64_t last = (eider_row_reach(b->layout, b->c.vec) - 1) / b->c.vec / round * step;
+    return last >= part->from && (!part->to || first < part->to);
+}
+
+/* Two of a row at most, by elements. */
+static void do_edges(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
+                     struct part part)
+{
+    int old_vectors = b->vectors, old_elements = b->elements;
+    if (!has_edges(b, &part) || b->e->status != EIDER_OK) return;
+    part.unroll = 1;
+    b->vectors = 0;
+    b->elements = 1;
+    loop(b, pass, vectors, &part, edges_of(b, &part), EIDER_ROW_EDGE);
+    b->vectors = old_vectors;
+    b->elements = old_elements;
+}
+
+/* ---- Parts of the row -------------------------------------------------------------- */
+
 /* The steps of a part of a row whose length is known, from `at` to before `end`, one by one. */
 static void do_steps(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
                      const struct part *part, int64_t at, int64_t end)
@@ -276,20 +384,27 @@ static void do_steps(struct eider_row_build *b, struct pass *pass, struct eider_
     }
 }
 
-/* Where the row's length is known, only its first vectors, if they are shifted, and its last ones
- * may have places outside of it: those are not in the loop, which asks for none. */
+/* Where the last vector that is in the row ends at most, of any shift. */
+static int64_t whole_end(const struct eider_row_build *b)
+{
+    return eider_row_reach(b->layout, b->c.vec) / b->c.vec * b->c.vec;
+}
+
+/* The vectors of a part that are in the row.  Where its length is known, only the first ones, if
+ * they are shifted, and the last ones may not be: those are not in the loop, which asks for none.
+ */
 static void go_through(struct eider_row_build *b, struct pass *pass,
                        struct eider_row_vector *vectors, const struct part *part)
 {
     int64_t step = stride_of(b) * part->unroll, length = b->layout->length, at = part->from;
     if (!length) {
-        loop(b, pass, vectors, part, eider_row_number(b->i32, at), end_of(b, part),
-             EIDER_ROW_ANYWHERE);
+        loop(b, pass, vectors, part, range_of(b, at, end_of(b, part)), EIDER_ROW_ANYWHERE);
         return;
     }
-    int64_t end = b->shift ? eider_row_cut(b->layout, b->c.vec) * b->c.vec : length;
+    int64_t end = whole_end(b);
     if (part->to && part->to < end) end = part->to;
     if (length > end) length = end;
+    b->edges_apart = b->ragged;
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     if (b->shift && at == 0) {
         do_steps(b, pass, vectors, part, 0, end < step ? end : step);
@@ -297,9 +412,10 @@ static void go_through(struct eider_row_build *b, struct pass *pass,
     }
     int64_t full = length > at ? at + (length - at) / step * step : at;
     if (full > at && b->e->status == EIDER_OK)
-        loop(b, pass, vectors, part, eider_row_number(b->i32, at), eider_row_number(b->i32, full),
+        loop(b, pass, vectors, part, range_of(b, at, eider_row_number(b->i32, full)),
              EIDER_ROW_INSIDE);
     do_steps(b, pass, vectors, part, full, end);
+    b->edges_apart = 0;
 }
 
 /* What all rows share does not stay. */
@@ -324,10 +440,11 @@ static struct part rest_of(const struct eider_row_build *b)
     return (struct part){.from = shared_part(b).to, .unroll = b->c.unroll};
 }
 
-static int has_part(const struct eider_row_build *b, const struct part *part)
+/* Whether vectors of some row are in the part, all of them in the row. */
+static int has_whole(const struct eider_row_build *b, const struct part *part)
 {
     if (part->stays && part->from == part->to) return 0;
-    return !b->layout->length || part->from < eider_row_cut(b->layout, b->c.vec) * b->c.vec;
+    return !b->layout->length || part->from < whole_end(b);
 }
 
 static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
@@ -345,9 +462,11 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
         do_step(b, pass, &kept[v], 1);
     }
     b->passes++;
-    for (int i = 0; i < 2; i++)
-        if (has_part(b, &parts[i]) && b->e->status == EIDER_OK)
+    for (int i = 0; i < 2; i++) {
+        do_edges(b, pass, rest, parts[i]); /* before another row's vectors take their place */
+        if (has_whole(b, &parts[i]) && b->e->status == EIDER_OK)
             go_through(b, pass, rest, &parts[i]);
+    }
 }
 
 /* ---- The stages ------------------------------------------------------------------ */
@@ -434,7 +553,15 @@ static void store_outputs(struct eider_row_build *b, struct eider_row_vector *ke
     eider_row_store_row(b);
 }
 
-/* One row, of which shared memory has been given its part. */
+/* Elements of a row that no copy takes. */
+static void fill_edges(struct eider_row_build *b, struct eider_row_vector *vectors,
+                       struct part part, uint64_t which)
+{
+    struct pass pass = {.fills = which};
+    if (which) do_edges(b, &pass, vectors, part);
+}
+
+/* One row, of which shared memory has been given the vectors of its part that are in the row. */
 void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
                   struct eider_row_vector *rest, struct eider_row_position *next)
 {
@@ -448,7 +575,10 @@ void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
         eider_row_place(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
         eider_row_load(b, kept, b->c.keep, b->loaded);
     }
-    if (b->rows_memory) eider_row_wait_shared(b);
+    if (b->rows_memory) {
+        fill_edges(b, rest, shared_part(b), b->loaded);
+        eider_row_wait_shared(b);
+    }
     for (uint32_t stage = 0; stage < b->plan.n_stages && b->e->status == EIDER_OK; stage++) {
         eider_row_compute_row(b, stage);
         do_stage(b, stage, kept, rest, next);
@@ -461,7 +591,7 @@ static void fill(struct eider_row_build *b, struct eider_row_vector *vectors, st
                  uint64_t which)
 {
     struct pass pass = {.fills = which};
-    if (which && has_part(b, &part) && b->e->status == EIDER_OK)
+    if (which && has_whole(b, &part) && b->e->status == EIDER_OK)
         go_through(b, &pass, vectors, &part);
 }
 
@@ -477,5 +607,6 @@ static struct part column_part(const struct eider_row_build *b)
 void eider_row_fill(struct eider_row_build *b, struct eider_row_vector *vectors)
 {
     fill(b, vectors, column_part(b), b->columns);
+    fill_edges(b, vectors, column_part(b), b->columns);
     fill(b, vectors, shared_part(b), b->loaded);
 }

@@ -84,12 +84,19 @@ void eider_row_load_shared(struct eider_row_build *b, struct eider_row_vector *v
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 
-/* Copies take vectors that are never partly in the row, of places side by side. */
-static int is_copied(const struct eider_row_build *b, uint32_t i,
-                     const struct eider_row_vector *vector)
+/* Copies take whole vectors of places side by side. */
+static int is_copied(const struct eider_row_build *b, uint32_t i)
 {
-    return b->c.async && b->machine->copy && b->vectors && !b->elements && !vector->part &&
+    return b->c.async && b->machine->copy && b->vectors && !b->elements &&
            eider_row_in_vectors(b, i) && vector_bytes(b->layout, &b->c, i) >= 4;
+}
+
+/* Where a copy would come to lie that is not in the row, a vector that is partly in it may. */
+static LLVMValueRef copy_if(struct eider_row_build *b, const struct eider_row_vector *vector,
+                            LLVMValueRef exists)
+{
+    if (!b->ragged || !vector->whole) return exists;
+    return exists ? LLVMBuildAnd(b->e->builder, vector->whole, exists, "") : vector->whole;
 }
 
 static void fill_vector(struct eider_row_build *b, struct eider_row_vector *vector, int v,
@@ -99,9 +106,9 @@ static void fill_vector(struct eider_row_build *b, struct eider_row_vector *vect
     for (uint32_t i = 0; i < b->layout->n_operands; i++) {
         if (!(which >> i & 1)) continue;
         eider_lines_set(b->e, EIDER_LINE_LOAD, i);
-        if (is_copied(b, i, vector))
+        if (is_copied(b, i))
             b->machine->copy(b->e, place_of(b, i, at, v), eider_row_address(b, i, vector),
-                             (int)vector_bytes(b->layout, &b->c, i), exists);
+                             (int)vector_bytes(b->layout, &b->c, i), copy_if(b, vector, exists));
         else
             by_words |= (uint64_t)1 << i;
     }

@@ -87,10 +87,14 @@ int eider_row_shifts(const struct eider_layout *layout, int vec)
     return vec > layout->aligned && layout->length >= 2 * (int64_t)vec - 1;
 }
 
+int64_t eider_row_reach(const struct eider_layout *layout, int vec)
+{
+    if (!eider_row_shifts(layout, vec)) return layout->length;
+    uint32_t leader = (uint32_t)eider_row_leader(layout, vec);
+    return layout->length + eider_row_access(layout, leader, vec) - 1;
+}
+
 int64_t eider_row_cut(const struct eider_layout *layout, int vec)
 {
-    int64_t length = layout->length;
-    if (eider_row_shifts(layout, vec))
-        length += eider_row_access(layout, (uint32_t)eider_row_leader(layout, vec), vec) - 1;
-    return (length + vec - 1) / vec;
+    return (eider_row_reach(layout, vec) + vec - 1) / vec;
 }

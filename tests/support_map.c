@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_fiber.h"
 #include "parse.h"
 #include "passes.h"
 #include "support_map.h"
@@ -29,6 +30,8 @@ const eider_allocator map_allocator = {resize, NULL};
 
 static const struct eider_cpu_hooks no_hooks;
 
+#define RESIDENT 2 /* blocks, or clusters of them, that go through all rows */
+
 /* ---- Kernels ------------------------------------------------------------- */
 
 static eider_status build_module(const struct map_request *r, struct map_kernel *k,
@@ -48,6 +51,7 @@ static eider_status build_module(const struct map_request *r, struct map_kernel 
         .ftz = r->ftz,
         .contract = !r->no_contract,
         .math = lowered.math,
+        .waits = k->threads > 0,
     };
     t->build(e, &lowered, &k->layout, &k->config, "kernel");
     eider_lower_release(&lowered);
@@ -58,6 +62,7 @@ static eider_status compile(const struct map_request *r, struct map_kernel *k)
 {
     struct eider_emit e = {0};
     struct eider_codegen_job job = {.target = r->target, .entry = "kernel", .contract = 1};
+    job.thread_style = k->threads > 0;
     eider_status status = build_module(r, k, &e);
     job.block_threads = e.block_threads;
     if (status == EIDER_OK)
@@ -82,11 +87,17 @@ eider_status map_make(const struct map_request *request, struct map_kernel *out)
     if (status == EIDER_OK) status = eider_config_parse(request->config, &k->config);
     if (status == EIDER_OK) t->defaults(&k->layout, &facts, &k->config);
     if (status == EIDER_OK) status = t->check(&k->layout, request->target, &k->config);
+    if (status == EIDER_OK && !request->target.sm && t->fibers)
+        k->threads = t->fibers(&k->layout, &k->config);
     if (status == EIDER_OK) status = compile(request, k);
     if (status == EIDER_OK && !request->target.sm)
-        status = eider_cpu_image_create(&map_allocator, &k->code.code, "kernel", 0, &no_hooks,
-                                        &k->image, &entry);
-    if (status == EIDER_OK && k->image) memcpy(&k->entry, &entry, sizeof entry);
+        status = eider_cpu_image_create(&map_allocator, &k->code.code, "kernel", k->threads > 0,
+                                        k->threads ? &eider_cpu_fiber_hooks : &no_hooks, &k->image,
+                                        &entry);
+    if (status == EIDER_OK && k->threads)
+        memcpy(&k->thread_entry, &entry, sizeof entry);
+    else if (status == EIDER_OK && k->image)
+        memcpy(&k->entry, &entry, sizeof entry);
     if (status != EIDER_OK) map_release(k);
     return status;
 }
@@ -101,9 +112,29 @@ void map_release(struct map_kernel *k)
     k->graph = NULL;
 }
 
+static eider_status run_threads(struct map_kernel *k)
+{
+    struct eider_bound *bound = &k->bound;
+    const struct eider_template *t = eider_template_for(k->graph);
+    struct eider_cpu_fibers *fibers;
+    uint32_t granule = bound->granule ? bound->granule : 1;
+    if (bound->per_unit && bound->grid > (uint64_t)RESIDENT * granule) {
+        eider_bound_put(bound, bound->in_flight, RESIDENT);
+        bound->grid = (uint64_t)RESIDENT * granule;
+    }
+    uint32_t grid[3] = {(uint32_t)bound->grid, 1, 1}, block[3] = {bound->block, 1, 1};
+    uint32_t shared = eider_cpu_image_shared(k->image);
+    if (t->shared) shared += t->shared(&k->layout, &k->config);
+    EIDER_TRY(eider_cpu_fiber_create(&map_allocator, bound->block, granule, shared, &fibers));
+    eider_status status = eider_cpu_fiber_run(fibers, k->thread_entry, bound->params, grid, block);
+    eider_cpu_fiber_release(fibers);
+    return status;
+}
+
 eider_status map_run(struct map_kernel *k, const eider_tensor *args)
 {
     EIDER_TRY(eider_template_for(k->graph)->bind(&k->layout, &k->config, args, &k->bound));
+    if (k->threads) return k->bound.grid ? run_threads(k) : EIDER_OK;
     uint64_t last = k->bound.grid ? k->bound.grid - 1 : 0;
     if (k->bound.grid) k->entry(k->bound.params, last, last + 1);
     if (last) k->entry(k->bound.params, 0, last);

@@ -29,6 +29,8 @@ struct map_kernel {
     struct eider_codegen_result code; /* PTX, or an object */
     struct eider_cpu_image *image;    /* CPU only */
     eider_cpu_block_entry entry;
+    uint32_t threads; /* of a block that run as fibers, by ... */
+    eider_cpu_thread_entry thread_entry;
     struct eider_bound bound; /* of the last map_run */
 };
 
@@ -36,7 +38,7 @@ struct map_kernel {
 eider_status map_make(const struct map_request *request, struct map_kernel *out);
 void map_release(struct map_kernel *k);
 
-/* Binds and runs all blocks, last block first. */
+/* Binds and runs all blocks, last block first; those of which each thread is a fiber in order. */
 eider_status map_run(struct map_kernel *k, const eider_tensor *args);
 
 /* map_make, map_run, map_release; fails the test when anything fails. */

@@ -35,11 +35,16 @@ static const char mixed[] = "in x: bf16, r: f32, w: column\n"
                             "t = h; b = x > r; n = sum(abs(h))\n";
 
 /* A schedule, but for the vector. */
-static const char *const schedules[] = {
-    "row=1,block=1,keep=0,unroll=1",    "row=1,block=1,keep=3,unroll=2",
-    "row=4,block=32,keep=1,unroll=1",   "row=32,block=32,keep=0,unroll=2",
-    "row=32,block=64,keep=2,unroll=1",  "row=64,block=64,keep=1,unroll=1",
-    "row=128,block=128,keep=0,unroll=1"};
+static const char *const schedules[] = {"row=1,block=1,keep=0,unroll=1",
+                                        "row=1,block=1,keep=3,unroll=2",
+                                        "row=4,block=32,keep=1,unroll=1",
+                                        "row=32,block=32,keep=0,unroll=2",
+                                        "row=32,block=64,keep=2,unroll=1",
+                                        "row=64,block=64,keep=1,unroll=1",
+                                        "row=128,block=128,keep=0,unroll=1",
+                                        "row=4,block=32,keep=0,shared=2,unroll=2",
+                                        "row=32,block=32,keep=1,shared=3,unroll=1,resident=1",
+                                        "cluster=2,row=32,block=32,keep=0,shared=1,unroll=1"};
 
 static int allows(int64_t length, int vec)
 {
@@ -176,7 +181,23 @@ static void *fenced(size_t bytes, int at_end, void **map, size_t *size)
     return at_end ? first + inner - bytes : first;
 }
 
-static void run_fenced(struct row_call c, int at_end, double tolerance)
+/* By the machine, or as anybody does it. */
+static void run_call(struct row_call *c, const struct eider_machine *machine)
+{
+    struct map_kernel kernel;
+    struct map_request request = {
+        .text = c->text, .args = c->args, .machine = machine, .config = c->config, .math = c->math};
+    if (!machine) {
+        row_run(c);
+        return;
+    }
+    must(map_make(&request, &kernel));
+    must(map_run(&kernel, c->args));
+    map_release(&kernel);
+}
+
+static void run_fenced(struct row_call c, const struct eider_machine *machine, int at_end,
+                       double tolerance)
 {
     void *maps[ROW_OPERANDS_MAX], *own[ROW_OPERANDS_MAX];
     size_t sizes[ROW_OPERANDS_MAX];
@@ -188,7 +209,7 @@ static void run_fenced(struct row_call c, int at_end, double tolerance)
         memcpy(data, own[i], bytes);
         c.args[i].data = data;
     }
-    row_run(&c);
+    run_call(&c, machine);
     row_compare(&c, tolerance, 1);
     for (size_t i = 0; i < c.n; i++) {
         c.args[i].data = own[i];
@@ -212,7 +233,7 @@ static void nothing_outside_of_the_memory_is_touched(void **state)
             .rows = 3,
             .cols = length,
             .fill = row_wave};
-        run_fenced(c, k & 1, k & 2 ? 1e-2 : 2e-6);
+        run_fenced(c, NULL, k & 1, k & 2 ? 1e-2 : 2e-6);
     }
 }
 
@@ -257,18 +278,13 @@ static void checked_store(struct eider_emit *e, eider_dtype type, LLVMValueRef p
 static void run_aligned(struct row_call c, double tolerance)
 {
     struct eider_machine machine = eider_machine_cpu;
-    struct map_kernel kernel;
     machine.needs_alignment = 1;
     machine.fetch = checked_fetch;
     machine.fetch_each = counted_fetch_each;
     machine.store = checked_store;
     row_make(&c);
-    struct map_request request = {
-        .text = c.text, .args = c.args, .machine = &machine, .config = c.config, .math = c.math};
-    must(map_make(&request, &kernel));
-    must(map_run(&kernel, c.args));
+    run_call(&c, &machine);
     row_compare(&c, tolerance, 1);
-    map_release(&kernel);
     row_release(&c);
 }
 
@@ -295,6 +311,109 @@ static void vectors_are_aligned(void **state)
         run_aligned(c, 2e-6);
     }
     assert_true(n_vectors > 0 && n_elements > 0);
+}
+
+/* ---- Copies ------------------------------------------------------------------------------ */
+
+/* What copies are at worst: until a thread waits, there is nothing where they will be; or at best:
+ * they are there at once. */
+static struct {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copies[4096];
+static size_t n_copies, n_copied, n_misplaced;
+static int is_late;
+
+static void copy_now_or_later(void *to, const void *from, int64_t bytes, int64_t exists)
+{
+    uintptr_t mask = (bytes < 16 ? (uintptr_t)bytes : 16) - 1;
+    if (!exists) return;
+    n_misplaced += ((uintptr_t)to | (uintptr_t)from) & mask || n_copies == COUNT(copies);
+    if (n_misplaced) return;
+    n_copied++;
+    if (!is_late) memcpy(to, from, (size_t)bytes);
+    if (!is_late) return;
+    memset(to, 0xFF, (size_t)bytes);
+    copies[n_copies].to = to;
+    copies[n_copies].from = from;
+    copies[n_copies++].bytes = (size_t)bytes;
+}
+
+static void copies_end(void)
+{
+    for (size_t i = 0; i < n_copies; i++) memcpy(copies[i].to, copies[i].from, copies[i].bytes);
+    n_copies = 0;
+}
+
+/* A call of the test's own code. */
+static void call(struct eider_emit *e, uintptr_t function, LLVMValueRef *args, unsigned n)
+{
+    LLVMTypeRef types[4], ptr = LLVMPointerTypeInContext(e->context, 0);
+    for (unsigned i = 0; i < n; i++) types[i] = LLVMTypeOf(args[i]);
+    LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->context), types, n, 0);
+    LLVMValueRef at = LLVMConstInt(LLVMInt64TypeInContext(e->context), function, 0);
+    LLVMBuildCall2(e->builder, type, LLVMConstIntToPtr(at, ptr), args, n, "");
+}
+
+static void called_copy(struct eider_emit *e, LLVMValueRef to, LLVMValueRef from, int bytes,
+                        LLVMValueRef exists)
+{
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(e->context);
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->context, 0);
+    LLVMValueRef args[4] = {LLVMBuildAddrSpaceCast(e->builder, to, ptr, ""), from,
+                            LLVMConstInt(i64, (unsigned)bytes, 0),
+                            exists ? LLVMBuildZExt(e->builder, exists, i64, "")
+                                   : LLVMConstInt(i64, 1, 0)};
+    call(e, (uintptr_t)copy_now_or_later, args, 4);
+}
+
+static void called_wait(struct eider_emit *e)
+{
+    call(e, (uintptr_t)copies_end, NULL, 0);
+}
+
+/* A row in shared memory, all of it or parts. */
+static const char *const copied[] = {
+    "vec=8,row=32,block=32,keep=0,shared=2,unroll=1,async=1",
+    "vec=8,row=8,block=32,keep=0,shared=6,unroll=2,async=1",
+    "vec=4,row=32,block=64,keep=1,shared=3,unroll=1,async=1",
+    "vec=4,row=1,block=32,keep=0,shared=4,unroll=2,async=1",
+    "vec=16,row=4,block=32,keep=0,shared=2,unroll=1,async=1,resident=1",
+    "vec=8,row=16,block=32,keep=0,shared=4,unroll=2,async=1,resident=1",
+    "vec=2,row=32,block=32,keep=2,shared=1,unroll=1,async=1,resident=1",
+    "vec=4,cluster=2,row=32,block=32,keep=0,shared=2,unroll=1,async=1",
+    "vec=8,cluster=2,row=32,block=32,keep=1,shared=1,unroll=1,async=1,resident=1",
+};
+
+static void copies_take_whole_vectors_of_the_row_alone(void **state)
+{
+    static const eider_dtype types[] = {EIDER_F32, EIDER_BF16, EIDER_F64};
+    static const double tolerances[] = {2e-6, 1e-2, 1e-13};
+    struct eider_machine machine = eider_machine_cpu;
+    (void)state;
+    machine.needs_alignment = 1;
+    machine.fetch = checked_fetch;
+    machine.store = checked_store;
+    machine.copy = called_copy;
+    machine.copies_wait = called_wait;
+    n_copied = n_misplaced = 0;
+    for (size_t k = 0; k < 4 * COUNT(copied); k++) {
+        size_t t = k / 2 % COUNT(types);
+        struct row_call c = {.text = k / COUNT(copied) % 2 ? mixed : everything,
+                             .config = copied[k % COUNT(copied)],
+                             .type = types[t],
+                             .math = EIDER_MATH_FAST,
+                             .rows = 5,
+                             .cols = 31 + (int64_t)(k * 37) % 301,
+                             .gap = (int64_t)k % 5 == 4 ? 3 : 0,
+                             .fill = row_wave};
+        is_late = k % 3 != 2;
+        run_fenced(c, &machine, k & 1,
+                   tolerances[t] < 1e-2 && c.text == mixed ? 1e-2 : tolerances[t]);
+    }
+    assert_true(n_copied > 0);
+    assert_true(n_misplaced == 0);
 }
 
 /* ---- Bits -------------------------------------------------------------------------------- */
@@ -481,7 +600,7 @@ static void the_default_moves_sixteen_bytes_at_once(void **state)
         must(eider_compile(row_context, &request, &kernel));
         must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, (const void **)&ptx, &size));
         /* Rows of x and y begin at different places where their strides differ. */
-        assert_int_equal(strstr(ptx, "ld.global.v4.") != NULL, k == 0);
+        assert_int_equal(strstr(ptx, "cp.async.cg.shared.global") != NULL, k == 0);
         assert_int_equal(strstr(ptx, "st.global.v4.") != NULL, k == 0);
         eider_kernel_release(kernel);
     }
@@ -538,6 +657,7 @@ int main(void)
         cmocka_unit_test(places_beyond_a_row_are_no_faults),
         cmocka_unit_test(nothing_outside_of_the_memory_is_touched),
         cmocka_unit_test(vectors_are_aligned),
+        cmocka_unit_test(copies_take_whole_vectors_of_the_row_alone),
         cmocka_unit_test(equal_rows_at_equal_shifts_have_equal_bits),
         cmocka_unit_test(single_elements_give_equal_rows_equal_bits),
         cmocka_unit_test(a_failed_allocation_is_survived),

@@ -111,7 +111,7 @@ struct eider_machine {
                 const LLVMValueRef *words);
     /* The same straight from memory, asynchronously: they are there for this thread after
      * copies_wait.  The bytes are 4, 8 or a multiple of 16; where `exists`, an i1 or NULL, does not
-     * hold, nothing is read and they become 0.  NULL where there is no such thing. */
+     * hold, nothing is copied.  NULL where there is no such thing. */
     void (*copy)(struct eider_emit *e, LLVMValueRef to, LLVMValueRef from, int bytes,
                  LLVMValueRef exists);
     void (*copies_wait)(struct eider_emit *e);

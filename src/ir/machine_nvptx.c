@@ -568,15 +568,13 @@ static void nvptx_copy(struct eider_emit *e, LLVMValueRef to, LLVMValueRef from,
                        LLVMValueRef exists)
 {
     int step = bytes < ACCESS_BYTES_MAX ? bytes : ACCESS_BYTES_MAX;
-    LLVMValueRef read = i32(e, (uint64_t)step);
     char text[80];
-    if (exists) read = LLVMBuildSelect(e->builder, exists, read, i32(e, 0), "");
-    snprintf(text, sizeof text, "cp.async.%s.shared.global [$0], [$1], %d%s;",
-             step == ACCESS_BYTES_MAX ? "cg" : "ca", step, exists ? ", $2" : "");
+    snprintf(text, sizeof text, "%scp.async.%s.shared.global [$0], [$1], %d;", exists ? "@$2 " : "",
+             step == ACCESS_BYTES_MAX ? "cg" : "ca", step);
     for (int at = 0; at < bytes; at += step) {
         LLVMValueRef place = LLVMBuildPtrToInt(e->builder, offset(e, to, at), int_type(e, 32), "");
-        LLVMValueRef args[3] = {place, offset(e, from, at), read};
-        eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, exists ? "r,l,r" : "r,l", 0,
+        LLVMValueRef args[3] = {place, offset(e, from, at), exists};
+        eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, exists ? "r,l,b" : "r,l", 0,
                        args, exists ? 3 : 2);
     }
 }
