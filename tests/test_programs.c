@@ -758,6 +758,100 @@ static void gradients_of_softmax_follow_the_name(void **state)
     against("safe_log_softmax_backward", 2, 17, empty_row_value, check_safe_backward);
 }
 
+/* ---- The gradient of layernorm's weight where the mean is far away ------------------------ */
+
+#define FAR_ROWS 6
+#define FAR_COLS 16
+
+/* x around 10000 with a deviation of 5e-3, of which f32 keeps five bits; dy. */
+static double far_value(size_t i, int64_t row, int64_t col)
+{
+    double x = 10000 + 3 * (double)row + 1e-3 * (double)((5 * col + row) % FAR_COLS);
+    return (double)(float)(i == 0 ? x : row_wave(i, row, col));
+}
+
+/* The first call's operands by name, to those of the second. */
+static const struct row_call *far_from;
+static const char *const *far_names;
+
+static double taken_value(size_t i, int64_t row, int64_t col)
+{
+    const char *name = far_names[i];
+    if (strcmp(name, "x") == 0) return far_value(0, row, col);
+    if (strcmp(name, "dy") == 0) return far_value(1, row, col);
+    return strcmp(name, "eps") == 0 ? 1e-12 : row_output(far_from, name, row, 0);
+}
+
+static double first_value(size_t i, int64_t row, int64_t col)
+{
+    double values[] = {0, 1, 0, 1e-12};
+    return i == 0 ? far_value(0, row, col) : i < 4 ? values[i] : far_value(1, row, col);
+}
+
+/* In double, of the rounded x; `scale` is the sum of magnitudes, of a deviation of 1. */
+static double far_dweight(int64_t col, double *scale)
+{
+    double total = 0;
+    *scale = 0;
+    for (int64_t r = 0; r < FAR_ROWS; r++) {
+        double mean = 0, squares = 0, dy = far_value(1, r, col);
+        for (int64_t k = 0; k < FAR_COLS; k++) mean += far_value(0, r, k) / FAR_COLS;
+        for (int64_t k = 0; k < FAR_COLS; k++) squares += pow(far_value(0, r, k) - mean, 2);
+        total += dy * (far_value(0, r, col) - mean) / sqrt(squares / FAR_COLS + 1e-12);
+        *scale += fabs(dy);
+    }
+    return total;
+}
+
+/* The largest error of dweight, of the sum of magnitudes, from what `first` saves of each row. */
+static double far_error(const char *first, const char *second, const char *const *names)
+{
+    struct row_call a = {.text = first, .rows = FAR_ROWS, .cols = FAR_COLS, .fill = first_value};
+    row_make(&a);
+    row_run(&a);
+    far_from = &a;
+    far_names = names;
+    struct row_call b = {.text = second, .rows = FAR_ROWS, .cols = FAR_COLS, .fill = taken_value};
+    row_make(&b);
+    for (size_t i = 0; i < b.n && b.info[i].kind != EIDER_OUTPUT; i++)
+        assert_string_equal(b.info[i].name, names[i]);
+    row_run(&b);
+    double most = 0;
+    for (int64_t k = 0; k < FAR_COLS; k++) {
+        double scale, want = far_dweight(k, &scale);
+        most = fmax(most, fabs(row_output(&b, "dweight", 0, k) - want) / scale);
+    }
+    row_release(&b);
+    row_release(&a);
+    return most;
+}
+
+/* The derived gradient keeps what rounding took from the mean; from a saved mean it is lost: half
+ * the spacing of f32 at 10000 is a tenth of the deviation. */
+static void a_derived_gradient_of_weight_keeps_the_digits(void **state)
+{
+    static const char *const saved_names[] = {"x", "mean", "rstd", "dy"};
+    static const char *const derived_names[] = {"x",  "weight", "bias", "eps",
+                                                "dy", "row1",   "row2", "row3"};
+    static const char weight[] = "weight";
+    const char *const wrt[] = {weight};
+    eider_grad_options options = {.wrt = wrt, .n_wrt = 1};
+    eider_program *program, *back, *parts[2];
+    (void)state;
+    must(eider_program_parse(row_context, "layernorm", &program));
+    must(eider_program_grad(program, &options, &back));
+    must(eider_program_split(back, &parts[0], &parts[1]));
+    double derived =
+        far_error(eider_program_text(parts[0]), eider_program_text(parts[1]), derived_names);
+    double kept = far_error("layernorm_saved", "layernorm_dweight", saved_names);
+    if (!(derived < 1e-6)) fail_msg("derived: %g", derived);
+    if (!(kept < 0.12)) fail_msg("from the saved mean: %g", kept);
+    eider_program_release(parts[0]);
+    eider_program_release(parts[1]);
+    eider_program_release(back);
+    eider_program_release(program);
+}
+
 /* ---- Losses, as PyTorch defines them ------------------------------------------------ */
 
 #define CLASSES 11
@@ -1023,6 +1117,7 @@ int main(void)
         cmocka_unit_test(logarithms_of_softmax_follow_the_name),
         cmocka_unit_test(masked_elements_have_no_gradient),
         cmocka_unit_test(gradients_of_softmax_follow_the_name),
+        cmocka_unit_test(a_derived_gradient_of_weight_keeps_the_digits),
         cmocka_unit_test(smoothing_and_class_weights_join_as_in_pytorch),
         cmocka_unit_test(a_cap_joins_every_other_option),
         cmocka_unit_test(a_cap_alone_has_a_short_form),
