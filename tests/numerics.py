@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Compares the tables of errors in NUMERICS.md with what is measured.
 
-    numerics.py NUMERICS.md             every result of every activation has its row
+    numerics.py NUMERICS.md             every result of every activation, and every program
+                                        over rows, has its row
     numerics.py --measure NUMERICS.md   the rows of the CPU are what it measures now, as rounded
 
-Runs the program `eider` from PATH.  Measuring takes minutes; `./dev sweep` does it.
+Runs the program `eider` from PATH.  Measuring takes minutes; `./dev sweep` does it.  What the
+table of programs over rows says is compared by test_row_errors.c.
 """
 import collections
 import json
@@ -22,7 +24,9 @@ def tables(path):
     """{place: {(type, function, result): {mode: [ulp, subnormal, absolute]}}}"""
     found, place, of_type = collections.defaultdict(dict), None, None
     for line in open(path, encoding="utf-8"):
-        if line.startswith("### "):
+        if line.startswith("## "):
+            place = None
+        elif line.startswith("### "):
             place = line.split()[1]
         elif head := re.match(f"({'|'.join(TYPES)}) on ", line):
             of_type = head[1]
@@ -32,6 +36,13 @@ def tables(path):
                    for i, m in enumerate(MODES)}
             found[place][of_type, cells[0].strip("`"), cells[1].strip("`")] = row
     return found
+
+
+def programs(path):
+    """The programs over rows that the table of their errors has."""
+    text = open(path, encoding="utf-8").read()
+    table = text.partition("\n## Programs over rows\n")[2].partition("\n## ")[0]
+    return set(re.findall(r"^\| `(\w+)` \|", table, re.M))
 
 
 def eider(*arguments):
@@ -71,6 +82,9 @@ def main():
             continue
         problems += [f"{place}: no row for {row}" for row in sorted(wanted_rows() - rows)]
         problems += [f"{place}: nothing is called {row}" for row in sorted(rows - wanted_rows())]
+    named = {row["name"] for row in eider("list", "kernels") if row["signature"] == "program"}
+    problems += [f"no row for the program {name}" for name in sorted(named - programs(path))]
+    problems += [f"no program is called {name}" for name in sorted(programs(path) - named)]
     if measure and not problems:
         problems += differences(found["CPU"])
     print(*problems, sep="\n")
