@@ -37,11 +37,12 @@
  * vectors all the same.  They are counted from the last aligned address that is not behind the
  * row's first element, *shift* elements before it, so vector v has the places v * vec - shift and
  * following.  Only the first and the last may lie partly in the row; their elements are loaded and
- * stored one by one.  This needs the same shift, row by row, in all operands that differ between
- * rows; what all rows share is loaded by elements then.  Which thread has which element, and so
- * the order in which a row is added, depends on its shift: where vectors are shifted, a row's
- * result depends on the row and on the address of its first element modulo 16 bytes, in the
- * operand that leads (row_shift.c).  With vec=1 it depends on the row alone.
+ * stored one by one, and where they do not stay in registers they are a step of their own, so that
+ * all others are those of an aligned row.  This needs the same shift, row by row, in all operands
+ * that differ between rows; what all rows share is loaded by elements then.  Which thread has which
+ * element, and so the order in which a row is added, depends on its shift: where vectors are
+ * shifted, a row's result depends on the row and on the address of its first element modulo 16
+ * bytes, in the operand that leads (row_shift.c).  With vec=1 it depends on the row alone.
  *
  * A *stage* is one pass over the row that ends in reductions.  A reduction combines what each
  * thread has, then the threads of a warp by exchanges, then the warps of a row through shared

@@ -116,6 +116,7 @@ static eider_status run_threads(struct map_kernel *k)
 {
     struct eider_bound *bound = &k->bound;
     const struct eider_template *t = eider_template_for(k->graph);
+    struct eider_cpu_stacks *stacks;
     struct eider_cpu_fibers *fibers;
     uint32_t granule = bound->granule ? bound->granule : 1;
     if (bound->per_unit && bound->grid > (uint64_t)RESIDENT * granule) {
@@ -125,9 +126,14 @@ static eider_status run_threads(struct map_kernel *k)
     uint32_t grid[3] = {(uint32_t)bound->grid, 1, 1}, block[3] = {bound->block, 1, 1};
     uint32_t shared = eider_cpu_image_shared(k->image);
     if (t->shared) shared += t->shared(&k->layout, &k->config);
-    EIDER_TRY(eider_cpu_fiber_create(&map_allocator, bound->block, granule, shared, &fibers));
-    eider_status status = eider_cpu_fiber_run(fibers, k->thread_entry, bound->params, grid, block);
-    eider_cpu_fiber_release(fibers);
+    EIDER_TRY(eider_cpu_stacks_create(&map_allocator, &stacks));
+    eider_status status =
+        eider_cpu_fiber_create(&map_allocator, stacks, bound->block, granule, shared, &fibers);
+    if (status == EIDER_OK) {
+        status = eider_cpu_fiber_run(fibers, k->thread_entry, bound->params, grid, block);
+        eider_cpu_fiber_release(fibers);
+    }
+    eider_cpu_stacks_release(stacks);
     return status;
 }
 

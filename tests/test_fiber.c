@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <string.h>
 
 #include "cpu_fiber.h"
@@ -20,6 +21,21 @@
 
 static const struct eider_cpu_hooks *const gpu = &eider_cpu_fiber_hooks;
 static uint32_t results[2 * MAX_THREADS];
+static struct eider_cpu_stacks *stacks;
+
+static int set_up(void **state)
+{
+    eider_allocator a = eider_memory_default((eider_allocator){0});
+    (void)state;
+    return eider_cpu_stacks_create(&a, &stacks) != EIDER_OK;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    eider_cpu_stacks_release(stacks);
+    return 0;
+}
 
 static uint32_t tid(void)
 {
@@ -35,7 +51,8 @@ static eider_status run_clusters(eider_cpu_thread_entry entry, uint32_t n_blocks
     eider_allocator a = eider_memory_default((eider_allocator){0});
     struct eider_cpu_fibers *fibers;
     uint32_t n = block[0] * block[1] * block[2];
-    assert_int_equal(eider_cpu_fiber_create(&a, n, n_blocks, 4 * MAX_THREADS, &fibers), EIDER_OK);
+    assert_int_equal(eider_cpu_fiber_create(&a, stacks, n, n_blocks, 4 * MAX_THREADS, &fibers),
+                     EIDER_OK);
     eider_status status = eider_cpu_fiber_run(fibers, entry, NULL, grid, block);
     eider_cpu_fiber_release(fibers);
     return status;
@@ -250,7 +267,8 @@ static void a_block_may_have_1024_threads_and_not_more(void **state)
     struct eider_cpu_fibers *fibers;
     assert_int_equal(run_line(barrier_often, MAX_THREADS), EIDER_OK);
     for (uint32_t t = 0; t < MAX_THREADS; t++) assert_int_equal(results[t], (t + 10) % MAX_THREADS);
-    assert_int_equal(eider_cpu_fiber_create(&a, MAX_THREADS + 1, 1, 0, &fibers), EIDER_BAD_ARG);
+    assert_int_equal(eider_cpu_fiber_create(&a, stacks, MAX_THREADS + 1, 1, 0, &fibers),
+                     EIDER_BAD_ARG);
 }
 
 /* ---- Clusters ----------------------------------------------------------- */
@@ -393,8 +411,8 @@ static void clusters_have_limits(void **state)
     struct eider_cpu_fibers *fibers;
     uint32_t grid[] = {3, 1, 1}, block[] = {32, 1, 1};
     (void)state;
-    assert_int_equal(eider_cpu_fiber_create(&a, 32, 17, 0, &fibers), EIDER_BAD_ARG);
-    assert_int_equal(eider_cpu_fiber_create(&a, 512, 16, 0, &fibers), EIDER_BAD_ARG);
+    assert_int_equal(eider_cpu_fiber_create(&a, stacks, 32, 17, 0, &fibers), EIDER_BAD_ARG);
+    assert_int_equal(eider_cpu_fiber_create(&a, stacks, 512, 16, 0, &fibers), EIDER_BAD_ARG);
     assert_non_null(strstr(eider_error(), "a cluster of 16 blocks of 512 threads"));
     assert_int_equal(run_clusters(end_early, 2, grid, block), EIDER_BAD_ARG);
     assert_non_null(strstr(eider_error(), "a grid of 3 blocks in x is not clusters of 2"));
@@ -467,6 +485,79 @@ static void a_deadlock_is_an_error_that_says_who_waits_where(void **state)
     assert_int_equal(results[0], 31 * 16);
 }
 
+/* ---- Stacks ------------------------------------------------------------- */
+
+/* params[0]: where the sum of 0, ..., n - 1 goes, a step of n barriers. */
+static void sum_in_turns(void *const *params)
+{
+    uint32_t *shared = gpu->shared(), n = gpu->sreg(EIDER_SREG_NTID_X), own[64];
+    for (uint32_t i = 0; i < 64; i++) own[i] = tid();
+    if (tid() == 0) *shared = 0;
+    for (uint32_t turn = 0; turn < n; turn++) {
+        gpu->barrier();
+        if (turn == tid()) *shared += own[turn % 64];
+    }
+    gpu->barrier();
+    if (tid() == 0) *(uint32_t *)params[0] = *shared;
+}
+
+struct summing {
+    struct eider_cpu_fibers *fibers;
+    uint32_t n, sum;
+    eider_status status;
+};
+
+static void *sum_often(void *arg)
+{
+    struct summing *s = arg;
+    void *params[1] = {&s->sum};
+    for (int i = 0; i < 5 && s->status == EIDER_OK; i++) {
+        s->sum = 0;
+        s->status = eider_cpu_fiber_run(s->fibers, sum_in_turns, params, (uint32_t[]){1, 1, 1},
+                                        (uint32_t[]){s->n, 1, 1});
+        if (s->sum != s->n * (s->n - 1) / 2) s->status = EIDER_CODEGEN;
+    }
+    return NULL;
+}
+
+static void kernels_that_share_stacks_run_one_after_the_other(void **state)
+{
+    enum { N = 4 };
+    eider_allocator a = eider_memory_default((eider_allocator){0});
+    struct summing all[N] = {{.n = 0}};
+    pthread_t threads[N];
+    (void)state;
+    for (uint32_t i = 0; i < N; i++) {
+        all[i].n = 16u << i;
+        assert_int_equal(eider_cpu_fiber_create(&a, stacks, all[i].n, 1, 4, &all[i].fibers),
+                         EIDER_OK);
+        assert_int_equal(pthread_create(&threads[i], NULL, sum_often, &all[i]), 0);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(all[i].status, EIDER_OK);
+        eider_cpu_fiber_release(all[i].fibers);
+    }
+}
+
+/* Two mappings for each stack: a process has 65530. */
+static void any_number_of_kernels_has_the_largest_block(void **state)
+{
+    enum { N = 100 };
+    eider_allocator a = eider_memory_default((eider_allocator){0});
+    static struct eider_cpu_fibers *fibers[N];
+    (void)state;
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(eider_cpu_fiber_create(&a, stacks, MAX_THREADS, 1, 4, &fibers[i]),
+                         EIDER_OK);
+    for (size_t i = 0; i < N; i += N - 1) {
+        struct summing s = {.fibers = fibers[i], .n = 64};
+        sum_often(&s);
+        assert_int_equal(s.status, EIDER_OK);
+    }
+    for (size_t i = 0; i < N; i++) eider_cpu_fiber_release(fibers[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +578,8 @@ int main(void)
         cmocka_unit_test(clusters_have_limits),
         cmocka_unit_test(a_deadlock_of_a_cluster_names_the_block_that_others_wait_for),
         cmocka_unit_test(a_deadlock_is_an_error_that_says_who_waits_where),
+        cmocka_unit_test(kernels_that_share_stacks_run_one_after_the_other),
+        cmocka_unit_test(any_number_of_kernels_has_the_largest_block),
     };
-    return cmocka_run_group_tests_name("fiber", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("fiber", tests, set_up, tear_down);
 }

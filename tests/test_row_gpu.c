@@ -161,6 +161,8 @@ static const char *const ragged[] = {
     "vec=8,block=64,row=64,keep=0,unroll=1,load=nc",
     "vec=8,block=64,row=64,keep=1,shared=2,unroll=1,async=1,resident=1",
     "vec=4,block=128,row=32,keep=0,shared=3,unroll=2,resident=2",
+    "vec=8,block=128,row=128,keep=0,shared=2,unroll=1,async=1",
+    "vec=4,block=32,row=32,keep=1,shared=6,unroll=2,async=1",
 };
 
 /* Rows that begin anywhere, in vectors, and operands that do not agree about it (`apart`). */

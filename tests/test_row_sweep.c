@@ -25,7 +25,7 @@
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define LAST 4097
 #define PARTS_MAX 16
-#define KEPT 16 /* lengths: a context keeps its kernels, and a process has 65530 mappings */
+#define KEPT 128 /* lengths: a context keeps its kernels, and a process has 65530 mappings */
 
 /* Lengths are shared out to processes, one per core. */
 static int64_t part, n_parts = 1;

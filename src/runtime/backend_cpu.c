@@ -2,8 +2,8 @@
  *
  * Block-style code (cpu_abi.h) gets ranges of blocks, spread over a pool of threads or
  * the embedder's parallel-for; little work stays on the calling thread.  Thread-style
- * code runs its clusters of blocks one after the other on the calling thread, and one launch of
- * a kernel at a time: a kernel has one set of fibers.
+ * code runs its clusters of blocks one after the other on the calling thread, and one launch
+ * of a context at a time: its kernels share the stacks of their threads.
  * Streams do not exist: a launch has completed when it returns.
  */
 #include "backend.h"
@@ -34,12 +34,12 @@
 struct cpu_state {
     int32_t n_threads;
     struct eider_cpu_pool *pool; /* NULL until something is loaded; ctx->lock */
+    struct eider_cpu_stacks *stacks;
 };
 
 struct cpu_code {
     struct eider_cpu_image *image;
     struct eider_cpu_fibers *fibers; /* thread style only */
-    pthread_mutex_t one_at_a_time;   /* thread style only */
 };
 
 /* ---- Device ------------------------------------------------------------ */
@@ -91,18 +91,29 @@ static void describe(eider_device *device, int32_t n_threads)
     if (!info->l2_bytes) info->l2_bytes = sysconf_bytes(_SC_LEVEL2_CACHE_SIZE);
 }
 
+static void release_state(eider_context *ctx, struct cpu_state *state)
+{
+    eider_cpu_pool_destroy(state->pool, eider_context_forked(ctx));
+    eider_cpu_stacks_release(state->stacks);
+    eider_mem_free(&ctx->allocator, state);
+}
+
 static eider_status open_device(eider_device *device)
 {
     eider_context *ctx = device->ctx;
     if (device->borrowed) return eider_fail(EIDER_UNSUPPORTED, "the CPU has no context to borrow");
     struct cpu_state *mine = eider_mem_zero(&ctx->allocator, sizeof *mine);
     if (!mine) return EIDER_OOM;
+    if (eider_cpu_stacks_create(&ctx->allocator, &mine->stacks) != EIDER_OK) {
+        release_state(ctx, mine);
+        return EIDER_OOM;
+    }
     mine->n_threads = ctx->cpu_threads ? ctx->cpu_threads : eider_cpu_pool_cores();
     pthread_mutex_lock(&ctx->lock);
     struct cpu_state *state = ctx->backend_state[EIDER_BACKEND_cpu];
     if (!state) ctx->backend_state[EIDER_BACKEND_cpu] = state = mine;
     pthread_mutex_unlock(&ctx->lock);
-    if (state != mine) eider_mem_free(&ctx->allocator, mine);
+    if (state != mine) release_state(ctx, mine);
     device->state = state;
     describe(device, state->n_threads);
     return EIDER_OK;
@@ -117,8 +128,7 @@ static void shutdown_cpu(eider_context *ctx)
 {
     struct cpu_state *state = ctx->backend_state[EIDER_BACKEND_cpu];
     if (!state) return;
-    eider_cpu_pool_destroy(state->pool, eider_context_forked(ctx));
-    eider_mem_free(&ctx->allocator, state);
+    release_state(ctx, state);
     ctx->backend_state[EIDER_BACKEND_cpu] = NULL;
 }
 
@@ -148,7 +158,6 @@ static eider_status start_pool(eider_device *device)
 static void release_code(eider_device *device, struct cpu_code *code)
 {
     if (!code) return;
-    if (code->fibers) pthread_mutex_destroy(&code->one_at_a_time);
     eider_cpu_fiber_release(code->fibers);
     eider_cpu_image_release(code->image);
     eider_mem_free(&device->ctx->allocator, code);
@@ -165,6 +174,7 @@ static eider_status load(eider_device *device, const struct eider_load *what,
                          struct eider_loaded *out)
 {
     const eider_allocator *a = &device->ctx->allocator;
+    const struct cpu_state *state = device->state;
     void *entry;
     EIDER_TRY(start_pool(device));
     struct cpu_code *code = eider_mem_zero(a, sizeof *code);
@@ -180,14 +190,14 @@ static eider_status load(eider_device *device, const struct eider_load *what,
         own_bytes = eider_cpu_image_shared(code->image);
         status = check_shared(own_bytes, what->shared_bytes);
         if (status == EIDER_OK)
-            status = eider_cpu_fiber_create(a, n_threads, what->cluster ? what->cluster : 1,
+            status = eider_cpu_fiber_create(a, state->stacks, n_threads,
+                                            what->cluster ? what->cluster : 1,
                                             own_bytes + what->shared_bytes, &code->fibers);
     }
     if (status != EIDER_OK) {
         release_code(device, code);
         return status;
     }
-    if (code->fibers) pthread_mutex_init(&code->one_at_a_time, NULL);
     *out = (struct eider_loaded){.module = code,
                                  .function = entry,
                                  .words = words,
@@ -252,12 +262,10 @@ static eider_status launch_threads(const struct eider_shot *shot)
     struct cpu_code *code = shot->code->module;
     eider_cpu_thread_entry entry;
     memcpy(&entry, &shot->code->function, sizeof entry);
-    pthread_mutex_lock(&code->one_at_a_time);
     eider_arithmetic_state host = eider_arithmetic_begin();
     eider_status status =
         eider_cpu_fiber_run(code->fibers, entry, shot->params, shot->grid, shot->block);
     eider_arithmetic_end(host);
-    pthread_mutex_unlock(&code->one_at_a_time);
     return status;
 }
 

@@ -21,6 +21,7 @@
  */
 #include "cpu_fiber.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -70,10 +71,17 @@ struct block {
     int has_begun, has_ended;
 };
 
+struct eider_cpu_stacks {
+    eider_allocator allocator;
+    pthread_mutex_t lock; /* of those who run, and of the members below */
+    char *memory;         /* room * (guard page + STACK_BYTES) */
+    size_t stride, bytes;
+    uint32_t room;
+};
+
 struct eider_cpu_fibers {
     eider_allocator allocator;
-    char *stacks; /* room * (guard page + STACK_BYTES) */
-    size_t stack_stride, stacks_bytes;
+    struct eider_cpu_stacks *stacks;
     char *shared; /* allocation that the blocks' memory lies in */
     uint32_t shared_bytes, block_room, room, n_blocks;
     struct block *blocks;
@@ -369,7 +377,7 @@ static void start_thread(struct eider_cpu_fibers *b, struct block *block, uint32
     f->tid[1] = thread / b->ntid[0] % b->ntid[1];
     f->tid[2] = thread / b->ntid[0] / b->ntid[1];
     f->arrivals = f->waits = 0;
-    f->stack = b->stacks + stack * b->stack_stride + (b->stack_stride - STACK_BYTES);
+    f->stack = b->stacks->memory + (stack + 1) * b->stacks->stride - STACK_BYTES;
     getcontext(&f->context);
     f->context.uc_stack.ss_sp = f->stack;
     f->context.uc_stack.ss_size = STACK_BYTES;
@@ -489,6 +497,8 @@ eider_status eider_cpu_fiber_run(struct eider_cpu_fibers *b, eider_cpu_thread_en
     if (grid[0] % b->n_blocks)
         return eider_fail(EIDER_BAD_ARG, "a grid of %u blocks in x is not clusters of %u", grid[0],
                           b->n_blocks);
+    pthread_mutex_lock(&b->stacks->lock);
+    eider_status status = EIDER_OK;
     b->entry = entry;
     b->params = params;
     b->n_threads = threads[0] * threads[1] * threads[2];
@@ -499,28 +509,62 @@ eider_status eider_cpu_fiber_run(struct eider_cpu_fibers *b, eider_cpu_thread_en
 #endif
     for (uint32_t z = 0; z < grid[2]; z++)
         for (uint32_t y = 0; y < grid[1]; y++)
-            for (uint32_t x = 0; x < grid[0]; x += b->n_blocks) EIDER_TRY(run_cluster(b, x, y, z));
-    return EIDER_OK;
+            for (uint32_t x = 0; x < grid[0] && status == EIDER_OK; x += b->n_blocks)
+                status = run_cluster(b, x, y, z);
+    pthread_mutex_unlock(&b->stacks->lock);
+    return status;
 }
 
 /* ---- Memory ------------------------------------------------------------ */
 
-/* The page below each stack faults instead of letting an overflow reach its neighbour. */
-static eider_status map_stacks(struct eider_cpu_fibers *b)
+eider_status eider_cpu_stacks_create(const eider_allocator *a, struct eider_cpu_stacks **out)
 {
-    size_t guard = (size_t)sysconf(_SC_PAGESIZE);
-    b->stack_stride = guard + STACK_BYTES;
-    b->stacks_bytes = b->room * b->stack_stride;
-    void *stacks = mmap(NULL, b->stacks_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stacks == MAP_FAILED)
-        return eider_fail(EIDER_OOM, "out of memory: %zu bytes of stacks for %u threads",
-                          b->stacks_bytes, b->room);
-    b->stacks = stacks;
-    for (uint32_t i = 0; i < b->room; i++)
-        if (mprotect(b->stacks + i * b->stack_stride, guard, PROT_NONE) != 0)
-            return eider_fail(EIDER_OOM, "out of memory: no guard page for thread %u", i);
+    struct eider_cpu_stacks *s = eider_mem_zero(a, sizeof *s);
+    if (!s) return EIDER_OOM;
+    s->allocator = *a;
+    s->stride = (size_t)sysconf(_SC_PAGESIZE) + STACK_BYTES;
+    pthread_mutex_init(&s->lock, NULL);
+    *out = s;
     return EIDER_OK;
+}
+
+void eider_cpu_stacks_release(struct eider_cpu_stacks *s)
+{
+    if (!s) return;
+    eider_allocator a = s->allocator;
+    if (s->memory) munmap(s->memory, s->bytes);
+    pthread_mutex_destroy(&s->lock);
+    eider_mem_free(&a, s);
+}
+
+/* The page below each stack faults instead of letting an overflow reach its neighbour. */
+static eider_status map_stacks(struct eider_cpu_stacks *s, uint32_t room)
+{
+    size_t bytes = room * s->stride;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return eider_fail(EIDER_OOM, "out of memory: %zu bytes of stacks for %u threads", bytes,
+                          room);
+    for (uint32_t i = 0; i < room; i++) {
+        if (mprotect(memory + i * s->stride, s->stride - STACK_BYTES, PROT_NONE) == 0) continue;
+        munmap(memory, bytes);
+        return eider_fail(EIDER_OOM, "out of memory: no guard page for thread %u", i);
+    }
+    if (s->memory) munmap(s->memory, s->bytes);
+    s->memory = memory;
+    s->bytes = bytes;
+    s->room = room;
+    return EIDER_OK;
+}
+
+static eider_status reserve_stacks(struct eider_cpu_stacks *s, uint32_t room)
+{
+    eider_status status = EIDER_OK;
+    pthread_mutex_lock(&s->lock);
+    if (room > s->room) status = map_stacks(s, room);
+    pthread_mutex_unlock(&s->lock);
+    return status;
 }
 
 static eider_status check_size(uint32_t n_threads, uint32_t n_blocks)
@@ -550,14 +594,16 @@ static void divide(struct eider_cpu_fibers *b, size_t shared_stride)
     }
 }
 
-eider_status eider_cpu_fiber_create(const eider_allocator *a, uint32_t n_threads, uint32_t n_blocks,
-                                    uint32_t shared_bytes, struct eider_cpu_fibers **out)
+eider_status eider_cpu_fiber_create(const eider_allocator *a, struct eider_cpu_stacks *stacks,
+                                    uint32_t n_threads, uint32_t n_blocks, uint32_t shared_bytes,
+                                    struct eider_cpu_fibers **out)
 {
     size_t shared_stride = ((size_t)shared_bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN;
     EIDER_TRY(check_size(n_threads, n_blocks));
     struct eider_cpu_fibers *b = eider_mem_zero(a, sizeof *b);
     if (!b) return EIDER_OOM;
     b->allocator = *a;
+    b->stacks = stacks;
     b->block_room = n_threads;
     b->n_blocks = n_blocks;
     b->room = n_threads * n_blocks;
@@ -565,7 +611,8 @@ eider_status eider_cpu_fiber_create(const eider_allocator *a, uint32_t n_threads
     b->fibers = eider_mem_zero(a, b->room * sizeof b->fibers[0]);
     b->blocks = eider_mem_zero(a, n_blocks * sizeof b->blocks[0]);
     b->shared = eider_mem_alloc(a, n_blocks * shared_stride + SHARED_ALIGN);
-    eider_status status = b->fibers && b->blocks && b->shared ? map_stacks(b) : EIDER_OOM;
+    eider_status status =
+        b->fibers && b->blocks && b->shared ? reserve_stacks(stacks, b->room) : EIDER_OOM;
     if (status != EIDER_OK) {
         eider_cpu_fiber_release(b);
         return status;
@@ -579,7 +626,6 @@ void eider_cpu_fiber_release(struct eider_cpu_fibers *b)
 {
     if (!b) return;
     eider_allocator a = b->allocator;
-    if (b->stacks) munmap(b->stacks, b->stacks_bytes);
     eider_mem_free(&a, b->shared);
     eider_mem_free(&a, b->blocks);
     eider_mem_free(&a, b->fibers);
