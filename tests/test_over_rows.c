@@ -428,6 +428,7 @@ static void gradients_are_the_slopes(void **state)
         "in x, s: row; out = mean(s) * max(s) * amax(s) + logsumexp(s) + prod(x)",
         "in x, w: column; out = x * w + w * w",
         "in x, w: column; a = colsum(w); b = colsum(x)",
+        "in x, s: row; a = colsum(s * s); b = colsum(mean(x) * s + max(x)); c = colsum(x)",
         "in x, w: column; v = 2 * w + 1; out = sum(x * v) * v",
         "in x, s: row, w: column; out = s * w",
         "out a: full; a = mean(x) * 2",

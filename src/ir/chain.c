@@ -682,7 +682,7 @@ void eider_chain_step(struct eider_chain *c, eider_node node)
     eider_node *operands[] = {&s.a, &s.b, &s.c};
     if (!s.bar.core || !grad_table[s.cell->op]) return;
     enum eider_op op = (enum eider_op)s.cell->op;
-    int sees_row = eider_ops_reduces(op) || op == EIDER_OP_pick || op == EIDER_OP_colsum;
+    int sees_row = eider_ops_reduces(op) || op == EIDER_OP_pick;
     c->used_by = sees_row ? EIDER_BY_COL : c->bits[node];
     for (uint32_t k = 0; k < s.cell->n_args && k < 3; k++) *operands[k] = c->value[s.args[k]];
     grad_table[s.cell->op](&s);
