@@ -365,7 +365,10 @@ static void do_edges(struct eider_row_build *b, struct pass *pass, struct eider_
     part.unroll = 1;
     b->vectors = 0;
     b->elements = 1;
-    loop(b, pass, vectors, &part, edges_of(b, &part), EIDER_ROW_EDGE);
+    struct range range = edges_of(b, &part);
+    eider_lines_tail(b->e, 1);
+    loop(b, pass, vectors, &part, range, EIDER_ROW_EDGE);
+    eider_lines_tail(b->e, 0);
     b->vectors = old_vectors;
     b->elements = old_elements;
 }

@@ -123,7 +123,8 @@ static void end_block(struct paths *p, struct block *b)
     for (uint32_t i = b->first; i <= b->last; i++) {
         const eider_sass_instruction *code = &p->s->code[i];
         b->bytes += global_bytes(code->opcode);
-        if (code->line) tail += code->in_tail ? 1 : -1;
+        int meets = eider_sass_opcode_is(code->opcode, "BSYNC"); /* ways that are left out, too */
+        if (code->line && !meets) tail += code->in_tail ? 1 : -1;
     }
     b->excluded = tail > 0;
     /* A way that leaves half-way has not done the pass. */
