@@ -37,6 +37,7 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
         .resident = number_or(config, EIDER_PARAM_resident, 0),
         .registers = number_or(config, EIDER_PARAM_registers, 0),
         .online = number_or(config, EIDER_PARAM_online, 0),
+        .split = number_or(config, EIDER_PARAM_split, 1),
         .load = (enum eider_load_policy)config->choice[EIDER_PARAM_load],
         .store = (enum eider_store_policy)config->choice[EIDER_PARAM_store],
     };
@@ -44,7 +45,7 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
 
 int eider_row_threads(const struct eider_row_config *c)
 {
-    return c->row * c->cluster;
+    return c->row * c->cluster * c->split;
 }
 
 /* Sums down the columns are done by a template of their own. */
@@ -201,6 +202,23 @@ static eider_status check_cluster(struct eider_target target, const struct eider
     return EIDER_OK;
 }
 
+/* A part of a row is read anew in every launch. */
+static eider_status check_split(const struct eider_row_config *c)
+{
+    if (c->split == 1) return EIDER_OK;
+    if (c->cluster > 1 || c->resident || c->shared || c->keep)
+        return eider_fail(EIDER_CONFIG,
+                          "split=%d, cluster=%d, resident=%d, shared=%d, keep=%d: parts of a row "
+                          "stay nowhere; cluster is 1 and the others are 0",
+                          c->split, c->cluster, c->resident, c->shared, c->keep);
+    if (c->row != c->block)
+        return eider_fail(EIDER_CONFIG,
+                          "split=%d, row=%d, block=%d: a block has one part of a row, row and "
+                          "block are equal",
+                          c->split, c->row, c->block);
+    return EIDER_OK;
+}
+
 /* Of a block; the CUDA C++ Programming Guide, technical specifications per compute capability. */
 static const struct {
     int sm;
@@ -261,8 +279,9 @@ eider_status eider_row_check(const struct eider_layout *layout, struct eider_tar
     if (c.registers && !target.sm)
         return eider_fail(EIDER_CONFIG, "registers=%d: only GPUs share registers out", c.registers);
     EIDER_TRY(check_cluster(target, &c));
+    EIDER_TRY(check_split(&c));
     EIDER_TRY(check_shared(layout, target, &c));
-    eider_row_slots_of(layout, &slots);
+    eider_row_slots_of(layout, c.split, &slots);
     if (slots.n > EIDER_SLOTS_MAX || slots.n * 8 > PARAM_BYTES_MAX)
         return eider_fail(EIDER_TOO_LARGE,
                           "the kernel would have %u parameters for strides and operands, at most "
@@ -283,7 +302,7 @@ static eider_status row_check(const struct eider_layout *layout, struct eider_ta
 static uint32_t row_fibers(const struct eider_layout *layout, const struct eider_config *config)
 {
     struct eider_row_config c = eider_row_config_of(config);
-    int waits = eider_row_threads(&c) > 1 || eider_row_launch_bytes(layout, &c) > 0;
+    int waits = c.row * c.cluster > 1 || eider_row_launch_bytes(layout, &c) > 0;
     return waits ? (uint32_t)c.block : 0;
 }
 
@@ -320,7 +339,7 @@ const struct eider_template eider_template_row = {
     .doc = "over rows: reductions along the last dimension, and everything around them",
     .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) |
             USES(keep) | USES(cluster) | USES(shared) | USES(async) | USES(resident) |
-            USES(registers) | USES(online),
+            USES(registers) | USES(online) | USES(split),
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,
@@ -328,6 +347,7 @@ const struct eider_template eider_template_row = {
     .check = row_check,
     .fibers = row_fibers,
     .shared = row_shared,
+    .rounds = eider_row_rounds,
     .build = eider_row_build,
     .bind = eider_row_bind,
     .pass = row_pass,

@@ -9,6 +9,7 @@
  *   row_build.c     the IR: the kernel
  *   row_rows.c      the IR: the rows of a block, and where they are
  *   row_pass.c      the IR: the stages of a row
+ *   row_split.c     the IR: rows that are cut into parts
  *   row_node.c      the IR: values of nodes
  *   row_memory.c    the IR: loads and stores of elements
  *   row_shared.c    the IR: what stays in shared memory
@@ -29,6 +30,10 @@
  * With `resident` blocks for each multiprocessor, blocks go through all rows, every so many rows
  * one.  What all rows share then stays in shared memory, too, and while a thread stores the last
  * of a row, the same vectors of its next row are on their way.
+ *
+ * With `split`, that many blocks anywhere on the GPU share a row, and meet in memory: the kernel is
+ * launched in *rounds*, one for each stage and one for the outputs.  A block combines what the
+ * parts of its row have left in earlier rounds, reads its own part again and leaves its totals.
  *
  * Where a launch may be one that allows no vectors (alignment), the kernel exists twice: by
  * vectors, and by single elements with nothing kept, which is slower and short.
@@ -56,7 +61,7 @@
 
 /* A config as numbers. */
 struct eider_row_config {
-    int vec, unroll, block, row, keep, cluster, shared, async, resident, registers, online;
+    int vec, unroll, block, row, keep, cluster, shared, async, resident, registers, online, split;
     enum eider_load_policy load;
     enum eider_store_policy store;
 };
@@ -127,11 +132,12 @@ eider_status eider_row_overlap_check(const struct eider_map_space *space,
 struct eider_row_slots {
     uint32_t n;
     uint16_t rows, cols, flags, in_flight;
+    uint16_t round, memory; /* where a row is split: which launch this is, and what they share */
     uint16_t extent[EIDER_RANK_MAX];
     uint16_t stride[EIDER_OPERANDS_MAX][EIDER_RANK_MAX];
 };
 
-void eider_row_slots_of(const struct eider_layout *layout, struct eider_row_slots *out);
+void eider_row_slots_of(const struct eider_layout *layout, int split, struct eider_row_slots *out);
 
 /* ---- The stages of a program ---------------------------------------------- */
 
@@ -144,6 +150,9 @@ struct eider_row_plan {
     int picks;       /* there is a pick */
     int gathers;     /* there is one whose place differs within the row */
 };
+
+/* Sets in_row[] for the inputs that differ within the row. */
+void eider_row_differing(const struct eider_layout *layout, uint8_t *in_row);
 
 /* For operands of which in_row[] says whether they differ within a row; `online`: sums of powers
  * are in the stage of the largest value.  Fails with EIDER_OOM.  Caller: eider_row_plan_release. */
@@ -220,6 +229,8 @@ struct eider_row_build {
     LLVMValueRef shared;
     LLVMValueRef rows_memory; /* where vectors stay, in shared memory */
     uint32_t shared_used;
+    LLVMValueRef part;   /* i32, of the row, that this block has; NULL: it has all */
+    LLVMValueRef memory; /* what the parts of a row leave for one another */
     LLVMValueRef rank;   /* i32, of the block in its cluster; NULL: there are none */
     int peers_begun;     /* the cluster's other blocks are known to have begun */
     LLVMValueRef faults; /* struct eider_fault, one after the other; NULL: nothing is recorded */
@@ -300,10 +311,22 @@ struct eider_row_total {
     LLVMValueRef reference;            /* what has been taken off, like `value` */
 };
 
+/* Those that end one stage. */
+#define EIDER_ROW_TOTALS_MAX 64
+#define EIDER_ROW_TOTAL_MEMBERS 4 /* of each, that a loop carries */
+#define EIDER_ROW_CARRIED_MAX (EIDER_ROW_TOTAL_MEMBERS * EIDER_ROW_TOTALS_MAX)
+struct eider_row_stage {
+    struct eider_row_total totals[EIDER_ROW_TOTALS_MAX];
+    int n;
+    uint8_t *need; /* nodes that differ within the row */
+};
+
 /* Nothing yet. */
 struct eider_row_total eider_row_total_begin(struct eider_row_build *b, eider_node node);
 /* A loop begins in which values are added: all members have values from now on. */
 void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t);
+/* The members of totals that a loop carries: at most EIDER_ROW_CARRIED_MAX. */
+int eider_row_totals_carried(struct eider_row_total *totals, int n_totals, LLVMValueRef **out);
 /* Adds the values of `n` contexts. */
 void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
                          struct eider_row_context *const *contexts, int n);
@@ -314,6 +337,21 @@ LLVMValueRef eider_row_total_two(struct eider_row_build *b, const struct eider_r
                                  LLVMValueRef v, LLVMValueRef w);
 /* Combines all threads of the row; afterwards b->one has the nodes' values. */
 void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *totals, int n);
+/* The same but for the last: of a part of the row, every thread has what is to be left. */
+void eider_row_total_fold(struct eider_row_build *b, struct eider_row_total *totals, int n);
+/* How many values a total of this node has in memory. */
+int eider_row_total_members(const struct eider_row_build *b, eider_node node);
+/* Leaves them in slots with these addresses. */
+void eider_row_total_leave(struct eider_row_build *b, const struct eider_row_total *t,
+                           const LLVMValueRef *to);
+/* Adds what was left there, to values of one element; where `exists`, an i1 or NULL, does not hold,
+ * nothing.  Of a sum of powers, from[1] is where the largest value was left. */
+void eider_row_total_join(struct eider_row_build *b, struct eider_row_total *t,
+                          const LLVMValueRef *from, LLVMValueRef exists);
+/* One value in a slot of memory. */
+#define EIDER_ROW_SLOT_BYTES 8
+void eider_row_value_put(struct eider_row_build *b, LLVMValueRef to, LLVMValueRef v);
+LLVMValueRef eider_row_value_get(struct eider_row_build *b, LLVMValueRef from, LLVMTypeRef type);
 
 /* Of a sum of powers, and nothing otherwise: nothing has been seen. */
 void eider_row_online_begin(struct eider_row_build *b, struct eider_row_total *t);
@@ -324,6 +362,11 @@ void eider_row_online_add(struct eider_row_build *b, struct eider_row_total *t,
 void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t);
 /* The sum has been taken from where the largest value was taken from. */
 void eider_row_online_taken(struct eider_row_build *b, struct eider_row_total *t);
+/* Nothing is in the sum, whose reference is the largest value from now on. */
+void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t);
+/* A sum that was left with the largest value `most`, as one with the reference of `t`. */
+LLVMValueRef eider_row_online_moved(struct eider_row_build *b, const struct eider_row_total *t,
+                                    LLVMValueRef sum, LLVMValueRef most);
 /* The sum as the program means it: the largest value is that of the row. */
 LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_row_total *t);
 
@@ -382,6 +425,27 @@ void eider_row_fill(struct eider_row_build *b, struct eider_row_vector *vectors)
  * registers.  Where `next` is given, shared memory gets the next row's part meanwhile. */
 void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
                   struct eider_row_vector *rest, struct eider_row_position *next);
+
+/* A row is begun: nothing of it is known but what is loaded once. */
+void eider_row_enter(struct eider_row_build *b);
+/* The reductions that end a stage, with nothing in them; and the pass that adds this thread's
+ * elements to them. */
+void eider_row_stage_open(struct eider_row_build *b, uint32_t stage, struct eider_row_stage *out);
+void eider_row_stage_pass(struct eider_row_build *b, struct eider_row_stage *stage,
+                          struct eider_row_vector *kept, struct eider_row_vector *rest,
+                          struct eider_row_position *next);
+/* The last pass: all outputs are stored. */
+void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
+                       struct eider_row_vector *rest, struct eider_row_position *next);
+
+/* ---- Parts of a row (row_split.c) ------------------------------------------- */
+
+/* The row of which this block has a part, of all launches. */
+void eider_row_do_split(struct eider_row_build *b, struct eider_row_vector *rest);
+/* How often a kernel is launched; as eider_template.rounds. */
+eider_status eider_row_rounds(const struct eider_lowered *program,
+                              const struct eider_layout *layout, const struct eider_config *config,
+                              struct eider_rounds *out);
 
 /* ---- The parts of a kernel, also for the template `column` ------------------ */
 

@@ -8,7 +8,7 @@
 
 #define GRID_MAX 0x7FFFFFFF /* blocks in x, of CUDA */
 
-void eider_row_slots_of(const struct eider_layout *layout, struct eider_row_slots *out)
+void eider_row_slots_of(const struct eider_layout *layout, int split, struct eider_row_slots *out)
 {
     memset(out, 0xFF, sizeof *out);
     out->n = layout->n_operands;
@@ -16,6 +16,10 @@ void eider_row_slots_of(const struct eider_layout *layout, struct eider_row_slot
     out->cols = (uint16_t)out->n++;
     out->flags = (uint16_t)out->n++;
     out->in_flight = (uint16_t)out->n++;
+    if (split > 1) {
+        out->round = (uint16_t)out->n++;
+        out->memory = (uint16_t)out->n++;
+    }
     for (int d = 1; d < layout->rank - 1; d++) out->extent[d] = (uint16_t)out->n++;
     for (uint32_t i = 0; i < layout->n_operands; i++)
         for (int d = 0; d < layout->rank && layout->operands[i].kind != EIDER_SCALAR; d++)
@@ -110,7 +114,7 @@ static eider_status put_geometry(const struct eider_layout *layout,
     int64_t cols = s->extent[s->rank - 1];
     int64_t per_block = by_column ? (int64_t)c->row * c->vec : c->block / c->row;
     int64_t blocks = ((by_column ? cols : s->count) - 1) / per_block + 1;
-    if (__builtin_mul_overflow(blocks, c->cluster, &blocks)) blocks = INT64_MAX;
+    if (__builtin_mul_overflow(blocks, c->cluster * c->split, &blocks)) blocks = INT64_MAX;
     if (blocks > GRID_MAX)
         return eider_fail(EIDER_TOO_LARGE,
                           "%lld rows of %lld elements need %lld blocks, at most %d are possible",
@@ -120,6 +124,13 @@ static eider_status put_geometry(const struct eider_layout *layout,
     out->granule = (uint32_t)c->cluster;
     out->in_flight = slots->in_flight;
     eider_bound_put(out, slots->in_flight, (uint64_t)(blocks / c->cluster));
+    if (c->split > 1) {
+        out->units = (uint64_t)s->count;
+        out->round = slots->round;
+        out->memory = slots->memory;
+        eider_bound_put(out, slots->round, 0);
+        eider_bound_put(out, slots->memory, 0);
+    }
     eider_bound_put(out, slots->rows, (uint64_t)s->count);
     eider_bound_put(out, slots->cols, (uint64_t)s->extent[s->rank - 1]);
     eider_bound_put(out, slots->flags, flags_of(layout, c, s, apart));
@@ -135,7 +146,7 @@ static eider_status bind(const struct eider_layout *layout, const struct eider_c
     int from[EIDER_RANK_MAX], apart = 1;
     uint32_t n = layout->n_operands;
     EIDER_TRY(eider_row_space_of(layout->operands, n, NULL, args, &s));
-    eider_row_slots_of(layout, &slots);
+    eider_row_slots_of(layout, c.split, &slots);
     int64_t cols = s.extent[s.rank - 1];
     out->n_params = slots.n;
     out->block = (uint32_t)c.block;

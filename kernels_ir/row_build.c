@@ -39,6 +39,10 @@ static void declare(struct eider_row_build *b, struct eider_kernel_param *params
     params[b->slots.rows].name = "rows";
     params[b->slots.cols] = (struct eider_kernel_param){.name = "cols", .type = b->i32};
     params[b->slots.flags] = (struct eider_kernel_param){.name = "flags", .type = b->i32};
+    if (b->c.split == 1) return;
+    params[b->slots.round] = (struct eider_kernel_param){.name = "round", .type = b->i32};
+    params[b->slots.memory] =
+        (struct eider_kernel_param){.name = "memory", .type = ptr, .align = EIDER_ROW_SLOT_BYTES};
 }
 
 static LLVMValueRef flags_have(struct eider_row_build *b, unsigned needed)
@@ -175,13 +179,11 @@ eider_status eider_row_open(struct eider_row_build *b)
     uint8_t in_row[EIDER_OPERANDS_MAX];
     eider_arena_init(&b->arena, b->e->allocator, SIZE_MAX);
     set_types(b);
-    eider_row_slots_of(b->layout, &b->slots);
+    eider_row_slots_of(b->layout, b->c.split, &b->slots);
     b->leader = -1;
     if (eider_row_shifts(b->layout, b->c.vec)) b->leader = eider_row_leader(b->layout, b->c.vec);
     b->ragged = b->leader >= 0 || b->layout->length % b->c.vec;
-    for (uint32_t i = 0; i < b->layout->n_operands; i++)
-        in_row[i] = b->layout->operands[i].kind == EIDER_INPUT &&
-                    b->layout->operands[i].stride_class[b->layout->rank - 1] != 0;
+    eider_row_differing(b->layout, in_row);
     EIDER_TRY(eider_row_plan_create(b->program, in_row, b->c.online, &b->plan));
     return eider_lowering_begin(&b->lowering, b->e, b->program);
 }

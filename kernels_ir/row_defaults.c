@@ -16,6 +16,10 @@
 #define CLUSTER_PORTABLE 8         /* blocks, that every GPU with clusters takes */
 #define CLUSTER_BLOCK 256          /* threads of each of its blocks at least */
 #define SHARED_FOR_REDUCTIONS 8192 /* bytes that rows leave to them */
+#define SPLIT_BLOCK 512            /* threads, of each part of a row */
+#define SPLIT_LENGTH 8192          /* elements of a part at least */
+#define SPLIT_MAX 1024             /* parts */
+#define SPLIT_TRIED 32             /* parts: where there may be as many, they are worth a try */
 #define CPU_CLUSTER_BLOCK 32       /* threads, where clusters are asked for */
 #define GPU_RAGGED_MIN 64 /* vectors of a row: below that, edges cost more than vectors save */
 #define CPU_RAGGED_MIN 4  /* likewise */
@@ -211,6 +215,48 @@ static int choose_long(const struct eider_layout *layout, struct eider_target ta
     return 1;
 }
 
+/* No row has 96 threads. */
+static int power_below(int block)
+{
+    int power = GPU_BLOCK_MAX;
+    while (power > block) power /= 2;
+    return power;
+}
+
+/* Rows that are cut into parts anywhere on the GPU: those of which a cluster of the most blocks
+ * cannot keep all.  The number of parts depends on the length alone, so that a row's result does
+ * not depend on how many there are. */
+static int split_of(const struct eider_layout *layout, struct eider_target target,
+                    const struct eider_config *config)
+{
+    struct traits t = traits_of(layout);
+    int64_t bytes = layout->length * t.widest * t.n_inputs, parts = 1;
+    int64_t block = eider_row_shared_limit(target) - SHARED_FOR_REDUCTIONS;
+    if (!target.sm || !is_open(config) || bytes <= EIDER_ROW_CLUSTER_MAX * block) return 1;
+    while (parts < SPLIT_MAX && 2 * parts * SPLIT_LENGTH <= layout->length) parts *= 2;
+    return (int)parts;
+}
+
+static void choose_split(const struct eider_layout *layout, struct eider_target target,
+                         struct eider_config *config)
+{
+    struct traits t = traits_of(layout);
+    int rule = target.sm ? SPLIT_BLOCK : 1, align = target.sm ? t.align : CPU_VEC;
+    int widest = target.sm ? EIDER_MAP_ACCESS_BYTES / t.widest : CPU_VEC;
+    int vec = eider_config_choose(
+        config, EIDER_PARAM_vec,
+        vector_of(layout, widest, align, target.sm ? GPU_RAGGED_MIN : CPU_RAGGED_MIN));
+    if (config->choice[EIDER_PARAM_block] >= 0)
+        rule = power_below(eider_config_number(config, EIDER_PARAM_block));
+    int row = eider_config_choose(config, EIDER_PARAM_row, rule);
+    eider_config_choose(config, EIDER_PARAM_block, row > 1 ? whole_warps(row) : 1);
+    eider_config_choose(config, EIDER_PARAM_keep, 0);
+    eider_config_choose(config, EIDER_PARAM_cluster, 1);
+    eider_config_choose(config, EIDER_PARAM_online,
+                        1); /* nothing is kept: a pass is all of memory */
+    eider_config_choose(config, EIDER_PARAM_unroll, vec * t.n_inputs > 16 ? 1 : 2);
+}
+
 static void choose_cpu(const struct eider_layout *layout, struct eider_config *config)
 {
     eider_config_choose(config, EIDER_PARAM_vec,
@@ -219,9 +265,7 @@ static void choose_cpu(const struct eider_layout *layout, struct eider_config *c
     int block = config->choice[EIDER_PARAM_block] < 0
                     ? CPU_CLUSTER_BLOCK
                     : eider_config_number(config, EIDER_PARAM_block);
-    int power = GPU_BLOCK_MAX; /* no row has 96 threads */
-    while (power > block) power /= 2;
-    int row = eider_config_choose(config, EIDER_PARAM_row, is_cluster ? power : 1);
+    int row = eider_config_choose(config, EIDER_PARAM_row, is_cluster ? power_below(block) : 1);
     eider_config_choose(config, EIDER_PARAM_block, is_cluster ? whole_warps(row) : 1);
     eider_config_choose(config, EIDER_PARAM_keep, 0);
     eider_config_choose(config, EIDER_PARAM_unroll, 1);
@@ -230,7 +274,9 @@ static void choose_cpu(const struct eider_layout *layout, struct eider_config *c
 void eider_row_defaults(const struct eider_layout *layout, const struct eider_device_facts *facts,
                         struct eider_config *config)
 {
-    if (!facts->target.sm)
+    if (eider_config_choose(config, EIDER_PARAM_split, split_of(layout, facts->target, config)) > 1)
+        choose_split(layout, facts->target, config);
+    else if (!facts->target.sm)
         choose_cpu(layout, config);
     else if (!choose_long(layout, facts->target, config))
         choose_gpu(layout, facts->target, config);
@@ -307,6 +353,18 @@ static void add_shared(const struct eider_layout *layout, struct eider_target ta
     }
 }
 
+/* Long rows in parts, so that a few of them use the whole GPU. */
+static void add_parts(const struct eider_layout *layout, int vec, int row, struct eider_text *out)
+{
+    int most = 1;
+    while (most < SPLIT_MAX && most * (int64_t)SPLIT_LENGTH <= layout->length) most *= 2;
+    if (most < SPLIT_TRIED) return;
+    eider_text_add(out,
+                   "vec=%d,row=%d,block=%d,cluster=1,keep=0,shared=0,split=%d|%d|%d,unroll=1|2|4,"
+                   "online=1\n",
+                   vec, row, row, most / 16, most / 4, most);
+}
+
 /* The rule's own config with fewer registers: another block or two may fit. */
 static void add_registers(const struct eider_config *rule, struct eider_text *out)
 {
@@ -334,5 +392,6 @@ void eider_row_space(const struct eider_layout *layout, struct eider_target targ
     for (int r = CLUSTER_BLOCK; r <= GPU_BLOCK_MAX && c.row >= CLUSTER_BLOCK; r *= 2) {
         if (target.sm >= EIDER_ROW_CLUSTER_SM) add_clusters(layout, c.vec, r, c.unroll, out);
         if (target.sm >= EIDER_ROW_ASYNC_SM) add_shared(layout, target, c.vec, r, out);
+        add_parts(layout, c.vec, r, out);
     }
 }

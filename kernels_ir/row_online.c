@@ -218,6 +218,22 @@ void eider_row_online_taken(struct eider_row_build *b, struct eider_row_total *t
     if (t->top) t->reference = reference_for(b, t, t->top->taken, 1);
 }
 
+void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t)
+{
+    if (t->top) t->reference = reference_for(b, t, t->top->value, 1);
+}
+
+LLVMValueRef eider_row_online_moved(struct eider_row_build *b, const struct eider_row_total *t,
+                                    LLVMValueRef sum, LLVMValueRef most)
+{
+    struct eider_row_total other = *t;
+    other.value = sum;
+    other.lost = NULL;
+    other.reference = reference_for(b, t, most, 1);
+    if (b->e->status == EIDER_OK) move_to(b, &other, t->reference, 1);
+    return other.value;
+}
+
 LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_row_total *t)
 {
     LLVMValueRef reference = reference_for(b, t, t->top->value, 1);

@@ -195,17 +195,14 @@ static void do_step(struct eider_row_build *b, const struct pass *pass,
     }
 }
 
-#define TOTALS_MAX 64   /* reductions in a stage */
-#define TOTAL_MEMBERS 4 /* of each, that a loop carries */
-
-/* The members of totals that a loop carries. */
-static int list_carried(struct pass *pass, LLVMValueRef **out)
+int eider_row_totals_carried(struct eider_row_total *totals, int n_totals, LLVMValueRef **out)
 {
     int n = 0;
-    for (int i = 0; i < pass->n_totals; i++) {
-        struct eider_row_total *t = &pass->totals[i];
-        LLVMValueRef *members[TOTAL_MEMBERS] = {&t->value, &t->place, &t->lost, &t->reference};
-        for (int k = 0; k < TOTAL_MEMBERS; k++)
+    for (int i = 0; i < n_totals; i++) {
+        struct eider_row_total *t = &totals[i];
+        LLVMValueRef *members[EIDER_ROW_TOTAL_MEMBERS] = {&t->value, &t->place, &t->lost,
+                                                          &t->reference};
+        for (int k = 0; k < EIDER_ROW_TOTAL_MEMBERS; k++)
             if (*members[k]) out[n++] = members[k];
     }
     return n;
@@ -268,10 +265,10 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
 {
     LLVMBuilderRef ir = b->e->builder;
     int64_t step = stride_of(b) * part->unroll;
-    enum { MOST = TOTALS_MAX * TOTAL_MEMBERS };
-    LLVMValueRef *carried[MOST], before[MOST], phis[MOST];
+    LLVMValueRef *carried[EIDER_ROW_CARRIED_MAX], before[EIDER_ROW_CARRIED_MAX];
+    LLVMValueRef phis[EIDER_ROW_CARRIED_MAX];
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
-    int n = list_carried(pass, carried);
+    int n = eider_row_totals_carried(pass->totals, pass->n_totals, carried);
     for (int i = 0; i < n; i++) before[i] = *carried[i];
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "part");
     LLVMBasicBlockRef after = eider_row_block(b, "parted");
@@ -494,42 +491,46 @@ static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, 
     }
 }
 
-static int begin_totals(struct eider_row_build *b, uint32_t stage, struct eider_row_total *totals,
-                        uint8_t *need)
+void eider_row_stage_open(struct eider_row_build *b, uint32_t stage, struct eider_row_stage *out)
 {
     const struct eider_graph *g = eider_row_graph(b);
-    int n = 0;
+    out->n = 0;
+    out->need = eider_row_alloc(b, g->n_cells, 1);
     for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
         if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
         if (b->plan.level[id] != stage + 1) continue;
-        if (n == TOTALS_MAX) {
+        if (out->n == EIDER_ROW_TOTALS_MAX) {
             eider_emit_fail(b->e, EIDER_TOO_LARGE, "more than %d reductions in one stage",
-                            TOTALS_MAX);
-            break;
+                            EIDER_ROW_TOTALS_MAX);
+            return;
         }
-        need[eider_graph_args(g, id)[0]] = 1;
-        totals[n++] = eider_row_total_begin(b, id);
+        out->need[eider_graph_args(g, id)[0]] = 1;
+        out->totals[out->n++] = eider_row_total_begin(b, id);
     }
-    set_tops(b, totals, n);
-    return n;
+    if (b->e->status != EIDER_OK) return;
+    set_tops(b, out->totals, out->n);
+    eider_row_plan_need(g, &b->plan, out->need);
+    for (eider_node id = 1; id < g->n_cells; id++) /* powers wait for the largest value so far */
+        if (b->plan.level[id] > stage) out->need[id] = 0;
 }
 
-static void do_stage(struct eider_row_build *b, uint32_t stage, struct eider_row_vector *kept,
+void eider_row_stage_pass(struct eider_row_build *b, struct eider_row_stage *stage,
+                          struct eider_row_vector *kept, struct eider_row_vector *rest,
+                          struct eider_row_position *next)
+{
+    struct pass pass = {
+        .need = stage->need, .totals = stage->totals, .n_totals = stage->n, .next = next};
+    if (b->e->status == EIDER_OK) do_pass(b, &pass, kept, rest);
+}
+
+static void do_stage(struct eider_row_build *b, uint32_t number, struct eider_row_vector *kept,
                      struct eider_row_vector *rest, struct eider_row_position *next)
 {
-    const struct eider_graph *g = eider_row_graph(b);
-    struct eider_row_total totals[TOTALS_MAX];
-    struct pass pass = {.totals = totals};
-    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
-    pass.n_totals = begin_totals(b, stage, totals, need);
-    if (b->e->status != EIDER_OK) return;
-    eider_row_plan_need(g, &b->plan, need);
-    for (eider_node id = 1; id < g->n_cells; id++) /* powers wait for the largest value so far */
-        if (b->plan.level[id] > stage) need[id] = 0;
-    pass.need = need;
-    pass.next = stage + 1 == b->plan.n_stages && !has_full_outputs(b) ? next : NULL;
-    do_pass(b, &pass, kept, rest);
-    if (b->e->status == EIDER_OK) eider_row_total_end(b, totals, pass.n_totals);
+    struct eider_row_stage stage;
+    int is_last_pass = number + 1 == b->plan.n_stages && !has_full_outputs(b);
+    eider_row_stage_open(b, number, &stage);
+    eider_row_stage_pass(b, &stage, kept, rest, is_last_pass ? next : NULL);
+    if (b->e->status == EIDER_OK) eider_row_total_end(b, stage.totals, stage.n);
     b->e->width = b->width;
 }
 
@@ -540,8 +541,8 @@ static void wait_for_readers(struct eider_row_build *b)
     if (may_read && (b->rank || b->c.row > 1)) eider_row_barrier(b);
 }
 
-static void store_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
-                          struct eider_row_vector *rest, struct eider_row_position *next)
+void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
+                       struct eider_row_vector *rest, struct eider_row_position *next)
 {
     const struct eider_graph *g = eider_row_graph(b);
     struct pass pass = {.next = next};
@@ -564,15 +565,20 @@ static void fill_edges(struct eider_row_build *b, struct eider_row_vector *vecto
     if (which) do_edges(b, &pass, vectors, part);
 }
 
-/* One row, of which shared memory has been given the vectors of its part that are in the row. */
-void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
-                  struct eider_row_vector *rest, struct eider_row_position *next)
+void eider_row_enter(struct eider_row_build *b)
 {
     b->passes = 0;
     b->shared_used = 0;
     b->one = eider_row_context(b, 1);
+    if (b->e->status == EIDER_OK) eider_row_load_row(b);
+}
+
+/* One row, of which shared memory has been given the vectors of its part that are in the row. */
+void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
+                  struct eider_row_vector *rest, struct eider_row_position *next)
+{
+    eider_row_enter(b);
     if (b->e->status != EIDER_OK) return;
-    eider_row_load_row(b);
     eider_row_forget(b, kept, b->c.keep);
     if (b->c.keep) {
         eider_row_place(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
@@ -587,7 +593,7 @@ void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
         do_stage(b, stage, kept, rest, next);
     }
     eider_row_compute_row(b, b->plan.n_stages);
-    store_outputs(b, kept, rest, next);
+    eider_row_outputs(b, kept, rest, next);
 }
 
 static void fill(struct eider_row_build *b, struct eider_row_vector *vectors, struct part part,

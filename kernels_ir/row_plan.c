@@ -8,6 +8,13 @@
 #include "ops.h"
 #include "row.h"
 
+void eider_row_differing(const struct eider_layout *layout, uint8_t *in_row)
+{
+    for (uint32_t i = 0; i < layout->n_operands; i++)
+        in_row[i] = layout->operands[i].kind == EIDER_INPUT &&
+                    layout->operands[i].stride_class[layout->rank - 1] != 0;
+}
+
 static int differs(const struct eider_graph *g, eider_node id, const uint8_t *in_row,
                    const uint8_t *varies)
 {

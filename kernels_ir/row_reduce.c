@@ -10,8 +10,6 @@
 #include "pack.h"
 #include "row.h"
 
-#define SLOT_BYTES 8 /* of shared memory: one value */
-
 static enum eider_op op_of(const struct eider_row_build *b, const struct eider_row_total *t)
 {
     return (enum eider_op)b->program->graph->cells[t->node].op;
@@ -213,7 +211,7 @@ static LLVMValueRef lane_of(struct eider_row_build *b, LLVMValueRef v, int lane)
 static void fold_pack(struct eider_row_build *b, struct eider_row_total *t)
 {
     LLVMValueRef v[64], at[64] = {NULL};
-    if (b->width == 1) return;
+    if (LLVMGetTypeKind(LLVMTypeOf(t->value)) != LLVMVectorTypeKind) return;
     for (int i = 0; i < b->width; i++) {
         v[i] = lane_of(b, t->value, i);
         if (t->place) at[i] = lane_of(b, t->place, i);
@@ -273,7 +271,7 @@ struct exchange {
 /* Address of slot `number` of those that shared memory begins with. */
 static LLVMValueRef slot(struct eider_row_build *b, LLVMValueRef number)
 {
-    LLVMValueRef size = eider_row_number(b->i32, SLOT_BYTES);
+    LLVMValueRef size = eider_row_number(b->i32, EIDER_ROW_SLOT_BYTES);
     LLVMValueRef offset = LLVMBuildMul(b->e->builder, number, size, "");
     return LLVMBuildInBoundsGEP2(b->e->builder, b->i8, b->shared, &offset, 1, "");
 }
@@ -285,17 +283,17 @@ static LLVMValueRef further(struct eider_row_build *b, LLVMValueRef slot, uint32
     return LLVMBuildInBoundsGEP2(b->e->builder, b->i8, slot, &offset, 1, "");
 }
 
-static void put(struct eider_row_build *b, LLVMValueRef to, LLVMValueRef v)
+void eider_row_value_put(struct eider_row_build *b, LLVMValueRef to, LLVMValueRef v)
 {
     if (LLVMTypeOf(v) == b->i1) v = LLVMBuildZExt(b->e->builder, v, b->i32, "");
-    LLVMSetAlignment(LLVMBuildStore(b->e->builder, v, to), SLOT_BYTES);
+    LLVMSetAlignment(LLVMBuildStore(b->e->builder, v, to), EIDER_ROW_SLOT_BYTES);
 }
 
-static LLVMValueRef get(struct eider_row_build *b, LLVMValueRef from, LLVMTypeRef type)
+LLVMValueRef eider_row_value_get(struct eider_row_build *b, LLVMValueRef from, LLVMTypeRef type)
 {
     LLVMTypeRef stored = type == b->i1 ? b->i32 : type;
     LLVMValueRef v = LLVMBuildLoad2(b->e->builder, stored, from, "");
-    LLVMSetAlignment(v, SLOT_BYTES);
+    LLVMSetAlignment(v, EIDER_ROW_SLOT_BYTES);
     return type == b->i1 ? LLVMBuildTrunc(b->e->builder, v, b->i1, "") : v;
 }
 
@@ -303,17 +301,17 @@ static void leave_values(struct eider_row_build *b, const struct eider_row_total
                          const struct exchange *x)
 {
     LLVMBasicBlockRef leave = eider_row_block(b, "leave"), after = eider_row_block(b, "left");
-    uint32_t at = b->shared_used, bytes = (uint32_t)x->slots * SLOT_BYTES;
+    uint32_t at = b->shared_used, bytes = (uint32_t)x->slots * EIDER_ROW_SLOT_BYTES;
     LLVMBuildCondBr(b->e->builder, x->leaves, leave, after);
     LLVMPositionBuilderAtEnd(b->e->builder, leave);
     LLVMValueRef to = slot(b, x->number);
     if (x->peer) to = eider_emit_peer(b->e, to, x->peer);
     for (int i = 0; i < n; i++) {
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
-        put(b, further(b, to, at), totals[i].value);
+        eider_row_value_put(b, further(b, to, at), totals[i].value);
         at += bytes;
         if (!totals[i].place) continue;
-        put(b, further(b, to, at), totals[i].place);
+        eider_row_value_put(b, further(b, to, at), totals[i].place);
         at += bytes;
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
@@ -324,17 +322,18 @@ static void leave_values(struct eider_row_build *b, const struct eider_row_total
 static void take_values(struct eider_row_build *b, struct eider_row_total *totals, int n,
                         const struct exchange *x)
 {
-    uint32_t bytes = (uint32_t)x->slots * SLOT_BYTES;
+    uint32_t bytes = (uint32_t)x->slots * EIDER_ROW_SLOT_BYTES;
     LLVMValueRef from = slot(b, x->takes);
     for (int i = 0; i < n; i++) {
         struct eider_row_total *t = &totals[i];
         eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
-        t->value = t->taken = get(b, further(b, from, b->shared_used), LLVMTypeOf(t->value));
+        t->value = eider_row_value_get(b, further(b, from, b->shared_used), LLVMTypeOf(t->value));
+        t->taken = t->value;
         b->shared_used += bytes;
         eider_row_online_taken(b, t);
         eider_row_online_meet(b, t);
         if (t->place) {
-            t->place = get(b, further(b, from, b->shared_used), b->i32);
+            t->place = eider_row_value_get(b, further(b, from, b->shared_used), b->i32);
             b->shared_used += bytes;
         }
         fold_threads(b, t, x->n);
@@ -389,8 +388,8 @@ static int slots_of(const struct eider_row_build *b)
 uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
 {
     const struct eider_graph *g = b->program->graph;
-    uint32_t bytes = 0, each = (uint32_t)slots_of(b) * SLOT_BYTES;
-    if (eider_row_threads(&b->c) <= EIDER_ROW_WARP) return 0;
+    uint32_t bytes = 0, each = (uint32_t)slots_of(b) * EIDER_ROW_SLOT_BYTES;
+    if (b->c.row * b->c.cluster <= EIDER_ROW_WARP) return 0;
     for (eider_node id = 1; id < g->n_cells; id++) {
         enum eider_op op = (enum eider_op)g->cells[id].op;
         if (b->plan.live[id] && eider_ops_reduces(op)) bytes += finds_place(op) ? 2 * each : each;
@@ -443,7 +442,7 @@ static void finish(struct eider_row_build *b, const struct eider_row_total *t)
     b->one.values[t->node] = value;
 }
 
-void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *totals, int n)
+void eider_row_total_fold(struct eider_row_build *b, struct eider_row_total *totals, int n)
 {
     LLVMValueRef thread = b->machine->thread_index(b->e);
     for (int i = 0; i < n; i++) {
@@ -463,6 +462,44 @@ void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *tota
     if (b->c.row > EIDER_ROW_WARP && !(has_cluster && is_direct(b)))
         exchange_in_block(b, totals, n, thread);
     if (has_cluster) exchange_in_cluster(b, totals, n, thread);
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+}
+
+void eider_row_total_end(struct eider_row_build *b, struct eider_row_total *totals, int n)
+{
+    eider_row_total_fold(b, totals, n);
     for (int i = 0; i < n; i++) finish(b, &totals[i]);
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+}
+
+/* ---- Parts of a row -------------------------------------------------------------- */
+
+int eider_row_total_members(const struct eider_row_build *b, eider_node node)
+{
+    return finds_place((enum eider_op)b->program->graph->cells[node].op) ? 2 : 1;
+}
+
+void eider_row_total_leave(struct eider_row_build *b, const struct eider_row_total *t,
+                           const LLVMValueRef *to)
+{
+    eider_row_value_put(b, to[0], t->value);
+    if (t->place) eider_row_value_put(b, to[1], t->place);
+}
+
+void eider_row_total_join(struct eider_row_build *b, struct eider_row_total *t,
+                          const LLVMValueRef *from, LLVMValueRef exists)
+{
+    LLVMValueRef v = eider_row_value_get(b, from[0], LLVMTypeOf(t->value));
+    LLVMValueRef at = t->place ? eider_row_value_get(b, from[1], b->i32) : NULL;
+    LLVMValueRef most = t->top ? eider_row_value_get(b, from[1], LLVMTypeOf(t->value)) : NULL;
+    if (exists) {
+        v = p_select(b->e, exists, v, neutral(b, t));
+        if (at) at = p_select(b->e, exists, at, no_place(b));
+        if (most) most = p_select(b->e, exists, most, neutral(b, t->top));
+    }
+    if (most) v = eider_row_online_moved(b, t, v, most);
+    if (t->lost)
+        add_carefully(b, t, v);
+    else
+        combine(b, t, &t->value, &t->place, v, at);
 }

@@ -100,6 +100,13 @@ void eider_row_number_threads(struct eider_row_build *b)
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef thread = b->machine->thread_index(b->e);
     b->thread = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, b->c.row - 1), "");
+    if (b->c.split > 1) {
+        LLVMValueRef rows = eider_row_param(b, b->slots.rows);
+        LLVMValueRef part = LLVMBuildUDiv(ir, b->machine->block_index(b->e), rows, "");
+        b->part = LLVMBuildTrunc(ir, part, b->i32, "");
+        LLVMValueRef before = LLVMBuildMul(ir, b->part, eider_row_number(b->i32, b->c.row), "");
+        b->thread = LLVMBuildAdd(ir, b->thread, before, "");
+    }
     if (b->c.cluster == 1) return;
     b->rank = eider_emit_cluster_rank(b->e);
     LLVMValueRef before = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, b->c.row), "");
@@ -188,11 +195,14 @@ void eider_row_do_all(struct eider_row_build *b)
     if (b->e->status != EIDER_OK) return;
     if (b->c.cluster > 1)
         own = LLVMBuildUDiv(b->e->builder, own, eider_row_number(b->i64, b->c.cluster), "");
+    if (b->part) own = LLVMBuildURem(b->e->builder, own, eider_row_param(b, b->slots.rows), "");
     b->loaded = eider_row_inputs(b, b->plan.live) & ~eider_row_shared_inputs(b);
     b->columns = b->rows_memory && b->leader < 0 ? columns_of(b) : 0;
     go_to(b, own);
     eider_row_fill(b, rest);
-    if (b->c.resident)
+    if (b->part)
+        eider_row_do_split(b, rest);
+    else if (b->c.resident)
         go_through_parts(b, own, kept, rest);
     else
         eider_row_do(b, kept, rest, NULL);

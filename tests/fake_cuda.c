@@ -45,6 +45,9 @@ struct CUstream_st {
 struct CUevent_st {
     int is_recorded;
 };
+struct CUmemPoolHandle_st {
+    uint64_t keeps;
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -52,7 +55,8 @@ static struct {
     int fail_row, fail_nth, fail_result, has_failed; /* fail_row -1: none, N_ROWS: any */
     int is_dead, is_capturing, is_spoiled;
     void *captured;
-    int driver, capability, n_params;
+    int driver, capability, n_params, has_no_pools;
+    char order[64]; /* of calls, a letter each */
     struct fake_cuda_launch launch;
     int attributes[32];
 } fake = {.fail_row = -1, .driver = 13000, .capability = 90};
@@ -141,7 +145,7 @@ static int gives_back(enum row row)
 {
     return row == ROW_cuModuleUnload || row == ROW_cuMemFree || row == ROW_cuStreamDestroy ||
            row == ROW_cuEventDestroy || row == ROW_cuDevicePrimaryCtxRelease ||
-           row == ROW_cuCtxPopCurrent;
+           row == ROW_cuCtxPopCurrent || row == ROW_cuMemFreeAsync || row == ROW_cuMemPoolDestroy;
 }
 
 /* What a capture in global mode forbids to threads that are not relaxed. */
@@ -218,6 +222,9 @@ static CUresult fake_cuDeviceGetAttribute(int *out, int attribute, CUdevice devi
         break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *out = 132;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+        *out = !fake.has_no_pools;
         break;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
         *out = 4096;
@@ -343,6 +350,13 @@ static CUresult fake_cuFuncLoad(CUfunction function)
     return unsafe();
 }
 
+/* Calls whose order counts. */
+static void note(char letter)
+{
+    size_t n = strlen(fake.order);
+    if (n + 1 < sizeof fake.order) fake.order[n] = letter;
+}
+
 static CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
                                     unsigned grid_z, unsigned block_x, unsigned block_y,
                                     unsigned block_z, unsigned shared_bytes, CUstream stream,
@@ -352,6 +366,7 @@ static CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsign
     TRY(need_context());
     if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z) return 1;
     pthread_mutex_lock(&lock);
+    note('k');
     fake.launch = (struct fake_cuda_launch){.grid = {grid_x, grid_y, grid_z},
                                             .block = {block_x, block_y, block_z},
                                             .shared_bytes = shared_bytes,
@@ -447,6 +462,55 @@ static CUresult fake_cuMemFree(CUdeviceptr ptr)
     return CUDA_SUCCESS;
 }
 
+static CUresult fake_cuMemPoolCreate(CUmemoryPool *out, const struct eider_cuda_pool_props *props)
+{
+    TRY(need_context());
+    TRY(unsafe());
+    if (props->alloc_type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->location.id >= N_DEVICES)
+        return 1;
+    *out = make(sizeof **out);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    drop(pool);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+    if (attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) return 1;
+    memcpy(&pool->keeps, value, sizeof pool->keeps);
+    return CUDA_SUCCESS;
+}
+
+/* What a capture may hold. */
+static CUresult fake_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
+                                             CUstream stream)
+{
+    (void)stream;
+    TRY(need_context());
+    if (bytes == 0 || pool->keeps == 0) return 1;
+    if (bytes > (size_t)1 << 30) return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    note('a');
+    pthread_mutex_unlock(&lock);
+    *out = (CUdeviceptr)(uintptr_t)make(bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
+{
+    (void)stream;
+    pthread_mutex_lock(&lock);
+    note('f');
+    pthread_mutex_unlock(&lock);
+    drop((void *)(uintptr_t)ptr);
+    return CUDA_SUCCESS;
+}
+
 static CUresult copy(void *to, const void *from, size_t bytes)
 {
     TRY(need_context());
@@ -519,12 +583,23 @@ static void break_call(const char *member, int nth, int result)
     fake.fail_result = result;
     fake.has_failed = 0;
     memset(fake.calls, 0, sizeof fake.calls);
+    memset(fake.order, 0, sizeof fake.order);
     fake.n_calls = 0;
 }
 
 static int has_failed(void)
 {
     return fake.has_failed;
+}
+
+static const char *get_order(void)
+{
+    return fake.order;
+}
+
+static void take_pools_away(void)
+{
+    fake.has_no_pools = 1;
 }
 
 static int calls(const char *member)
@@ -610,6 +685,8 @@ const struct fake_cuda fake_cuda = {
     .break_call = break_call,
     .has_failed = has_failed,
     .calls = calls,
+    .order = get_order,
+    .take_pools_away = take_pools_away,
     .member = member_name,
     .alive = count_alive,
     .depth = get_depth,

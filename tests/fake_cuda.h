@@ -25,6 +25,11 @@ struct fake_cuda {
     /* Whether that call has happened. */
     int (*has_failed)(void);
     int (*calls)(const char *member);
+    /* Of memory for a launch, kernels, and memory given back, since the last reset or break_call:
+     * "akkf". */
+    const char *(*order)(void);
+    /* The devices have no memory pools. */
+    void (*take_pools_away)(void);
     /* Name of row `i`, or NULL. */
     const char *(*member)(int i);
     /* Modules, streams, events, memory and retained contexts that were not given back. */

@@ -57,12 +57,12 @@ static int reset(void **state)
 
 struct story {
     eider_device *device, *mine;
-    eider_program *program;
-    eider_kernel *copy, *scale;
+    eider_program *program, *rows;
+    eider_kernel *copy, *scale, *split;
     void *stream, *x, *out;
 };
 
-static eider_status prepare_both(eider_context *ctx, struct story *s)
+static eider_status prepare_all(eider_context *ctx, struct story *s)
 {
     int64_t shape[] = {1000};
     eider_tensor args[] = {{.type = EIDER_F32, .rank = 1, .shape = shape},
@@ -74,10 +74,16 @@ static eider_status prepare_both(eider_context *ctx, struct story *s)
     if (status != EIDER_OK) return status;
     request = (eider_request){
         .program = s->program, .args = args, .n_args = 2, .assembler = "driver", .checked = 1};
-    return eider_prepare(s->device, &request, &s->scale);
+    status = eider_prepare(s->device, &request, &s->scale);
+    if (status != EIDER_OK) return status;
+    status = eider_program_parse(ctx, "out = exp(x - max(x))", &s->rows);
+    if (status != EIDER_OK) return status;
+    request = (eider_request){
+        .program = s->rows, .args = args, .n_args = 2, .assembler = "driver", .config = "split=4"};
+    return eider_prepare(s->device, &request, &s->split);
 }
 
-static eider_status run_both(struct story *s)
+static eider_status run_all(struct story *s)
 {
     int64_t shape[] = {1000};
     int32_t n = 1000;
@@ -96,6 +102,8 @@ static eider_status run_both(struct story *s)
         (status = eider_launch(s->scale, s->stream, args, 2)) ||
         (status = eider_time(s->scale, s->stream, args, 2, 3, 1, ns)) ||
         (status = eider_kernel_check(s->scale, s->stream)) ||
+        (status = eider_launch(s->split, s->stream, args, 2)) ||
+        (status = eider_time(s->split, s->stream, args, 2, 2, 0, ns)) ||
         (status = eider_stream_wait(s->device, s->stream)))
         return status;
     return eider_memory_copy(s->device, s->stream, host, s->out, sizeof host, EIDER_DEVICE_TO_HOST);
@@ -110,16 +118,18 @@ static eider_status tell(eider_context *ctx, struct story *s)
         (status = eider_device_open(ctx, "cuda:1", &s->device)) ||
         (status = eider_stream_create(s->device, &s->stream)) ||
         (status = eider_memory_alloc(s->device, 4000, &s->x)) ||
-        (status = eider_memory_alloc(s->device, 4000, &s->out)) || (status = prepare_both(ctx, s)))
+        (status = eider_memory_alloc(s->device, 4000, &s->out)) || (status = prepare_all(ctx, s)))
         return status;
-    return run_both(s);
+    return run_all(s);
 }
 
 static void clean_up(eider_context *ctx, struct story *s)
 {
     eider_kernel_release(s->copy);
     eider_kernel_release(s->scale);
+    eider_kernel_release(s->split);
     eider_program_release(s->program);
+    eider_program_release(s->rows);
     eider_memory_free(s->device, s->x);
     eider_memory_free(s->device, s->out);
     eider_stream_destroy(s->device, s->stream);
@@ -485,6 +495,84 @@ static void launches_have_the_shared_memory_of_their_rows(void **state)
     }
 }
 
+/* Of y = sum(x): x, y, rows, cols, flags, in_flight, round, memory. */
+static void parts_of_a_row_have_memory_between_their_launches(void **state)
+{
+    struct rows_story s = {0};
+    double ns[2];
+    (void)state;
+    prepare_rows(&s, "split=16,row=64,block=64");
+    int alive = fake->alive();
+    fake->set_params(8);
+    assert_int_equal(eider_launch(s.kernel, NULL, s.args, 2), EIDER_OK);
+    assert_string_equal(fake->order(), "akkf");
+    const struct fake_cuda_launch *launch = fake->last_launch();
+    assert_int_equal(launch->grid[0], 5); /* one block for each sum */
+    assert_int_equal(launch->params[6], 1);
+    assert_int_not_equal(launch->params[7], 0);
+    assert_int_equal(eider_time(s.kernel, NULL, s.args, 2, 2, 0, ns), EIDER_OK);
+    assert_string_equal(fake->order(), "akkfakkfakkf");
+
+    fake->break_call("cuLaunchKernel", 2, 999);
+    assert_int_equal(eider_launch(s.kernel, NULL, s.args, 2), EIDER_DRIVER);
+    assert_int_equal(launch->grid[0], 5 * 16);
+    assert_int_equal(launch->params[6], 0);
+    assert_string_equal(fake->order(), "akf");
+    fake->break_call("cuMemAllocFromPoolAsync", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(eider_launch(s.kernel, NULL, s.args, 2), EIDER_OOM);
+    assert_non_null(strstr(eider_error(), "640 bytes of GPU memory: cuMemAllocFromPoolAsync"));
+    assert_string_equal(fake->order(), "");
+    fake->break_call("cuMemFreeAsync", 1, 999);
+    assert_int_equal(eider_launch(s.kernel, NULL, s.args, 2), EIDER_DRIVER);
+    fake->break_call("cuInit", 1, 0);
+
+    s.shape[0] = s.row[0] = 0;
+    assert_int_equal(eider_launch(s.kernel, NULL, s.args, 2), EIDER_OK);
+    assert_string_equal(fake->order(), "");
+    assert_int_equal(fake->alive(), alive);
+    fake->set_params(0);
+    release_rows(&s);
+    assert_int_equal(fake->alive(), 0);
+}
+
+static void other_launches_have_no_memory(void **state)
+{
+    struct rows_story s = {0};
+    (void)state;
+    prepare_rows(&s, "split=1");
+    assert_int_equal(fake->calls("cuMemPoolCreate"), 0);
+    assert_int_equal(eider_launch(s.kernel, NULL, s.args, 2), EIDER_OK);
+    assert_string_equal(fake->order(), "k");
+    release_rows(&s);
+}
+
+static void a_gpu_without_memory_pools_refuses_to_split_rows(void **state)
+{
+    eider_context *ctx = create_context();
+    eider_device *device;
+    eider_program *program;
+    eider_kernel *kernel;
+    int64_t shape[] = {2, 4096}, row[] = {2, 1};
+    eider_tensor args[] = {{.type = EIDER_F32, .rank = 2, .shape = shape},
+                           {.type = EIDER_F32, .rank = 2, .shape = row}};
+    eider_request request = {.args = args, .n_args = 2, .assembler = "driver", .config = "split=8"};
+    (void)state;
+    fake->take_pools_away();
+    assert_int_equal(eider_device_open(ctx, "cuda:0", &device), EIDER_OK);
+    assert_int_equal(eider_program_parse(ctx, "y = sum(x)", &program), EIDER_OK);
+    request.program = program;
+    assert_int_equal(eider_prepare(device, &request, &kernel), EIDER_CONFIG);
+    assert_non_null(
+        strstr(eider_error(), "this driver (CUDA 13.0) has none for this GPU; split=1"));
+    request.config = "split=1";
+    assert_int_equal(eider_prepare(device, &request, &kernel), EIDER_OK);
+    eider_kernel_release(kernel);
+    eider_program_release(program);
+    eider_device_release(device);
+    eider_context_destroy(ctx);
+    assert_int_equal(fake->alive(), 0);
+}
+
 static void the_callers_current_context_stays(void **state)
 {
     (void)state;
@@ -572,6 +660,7 @@ static void a_capture_survives_prepare_launch_and_release(void **state)
     fake->begin_capture(s.stream);
     assert_int_equal(eider_prepare(s.device, &request, &kernel), EIDER_OK);
     assert_int_equal(eider_launch(s.scale, s.stream, args, 2), EIDER_OK);
+    assert_int_equal(eider_launch(s.split, s.stream, args, 2), EIDER_OK);
     args[0].type = EIDER_F16;
     assert_int_equal(eider_launch(s.scale, s.stream, args, 2), EIDER_NOT_PREPARED);
     args[0].type = EIDER_F32;
@@ -587,7 +676,9 @@ static void a_capture_survives_prepare_launch_and_release(void **state)
     assert_true(fake->end_capture());
 
     eider_kernel_release(s.scale);
+    eider_kernel_release(s.split);
     eider_program_release(s.program);
+    eider_program_release(s.rows);
     eider_memory_free(s.device, s.out);
     eider_stream_destroy(s.device, s.stream);
     eider_device_release(s.device);
@@ -618,6 +709,9 @@ int main(void)
         cmocka_unit_test_setup(the_driver_gets_grid_block_and_parameters, reset),
         cmocka_unit_test_setup(large_clusters_are_allowed_and_refused_by_name, reset),
         cmocka_unit_test_setup(resident_blocks_are_as_many_as_the_gpu_has_room_for, reset),
+        cmocka_unit_test_setup(parts_of_a_row_have_memory_between_their_launches, reset),
+        cmocka_unit_test_setup(other_launches_have_no_memory, reset),
+        cmocka_unit_test_setup(a_gpu_without_memory_pools_refuses_to_split_rows, reset),
         cmocka_unit_test_setup(launches_have_the_shared_memory_of_their_rows, reset),
         cmocka_unit_test_setup(the_callers_current_context_stays, reset),
         cmocka_unit_test_setup(a_callers_context_is_used_and_not_released, reset),

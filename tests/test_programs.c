@@ -17,10 +17,13 @@
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 static const char *const schedules[] = {
-    NULL, "block=32,row=32,vec=1,keep=1,unroll=1",
+    NULL,
+    "block=32,row=32,vec=1,keep=1,unroll=1",
     "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1",
     "block=64,row=64,vec=1,keep=0,shared=1,unroll=1,async=1,resident=1,online=1",
-    "block=64,row=4,vec=1,keep=1,unroll=2,online=1"};
+    "block=64,row=4,vec=1,keep=1,unroll=2,online=1",
+    "split=4,block=32,row=32,vec=1",
+    "split=16,block=1,row=1,vec=1,online=1"};
 
 static void assert_near(double got, double want, double error)
 {

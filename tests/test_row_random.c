@@ -54,9 +54,9 @@ static const char *const texts[] = {
     "in x: i32, k: i64; out s: i64, d: i32; s = sum(x) + max(k); d = x - argmax(k)",
 };
 
-static const char *const parameters[] = {"vec",     "unroll",    "block", "row",      "keep",
-                                         "cluster", "shared",    "async", "resident", "load",
-                                         "store",   "registers", "online"};
+static const char *const parameters[] = {"vec",     "unroll",    "block",  "row",      "keep",
+                                         "cluster", "shared",    "async",  "resident", "load",
+                                         "store",   "registers", "online", "split"};
 
 /* Sets where a value of the parameter is, in text that goes on; returns how many bytes it has. */
 static int choose_value(const char *parameter, const char **out)
@@ -75,11 +75,14 @@ static void choose_config(char *out, size_t size)
 {
     size_t used = 0;
     out[0] = '\0';
-    uint32_t rarity = 1 + below(4);
+    uint32_t rarity = 1 + below(4), splits = below(4) == 0;
     for (size_t i = 0; i < COUNT(parameters); i++) {
         const char *value;
         if (below(rarity + 1) > 1) continue;
         if (strcmp(parameters[i], "registers") == 0 && below(8)) continue; /* GPUs only */
+        if (strcmp(parameters[i], "split") == 0 && !splits) continue;
+        if (strstr("row keep cluster shared resident", parameters[i]) && splits && below(8))
+            continue; /* what parts of rows do not have */
         int bytes = choose_value(parameters[i], &value);
         used += (size_t)snprintf(out + used, size - used, "%s%s=%.*s", used ? "," : "",
                                  parameters[i], bytes, value);

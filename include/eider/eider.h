@@ -466,11 +466,13 @@ EIDER_API EIDER_CHECKED eider_status eider_compile(eider_context *ctx, const eid
 
 /* Launches on `stream` (a CUstream; NULL is the legacy default stream), asynchronously
  * on a GPU and synchronously on the CPU.  `args` has one entry per operand, in operand
- * order.  Allocates nothing, compiles nothing, never waits for another thread.
+ * order.  Compiles nothing, never waits for another thread, and allocates nothing but, where the
+ * config says split, memory on the stream, which it gives back there.
  *   EIDER_NOT_PREPARED  types, rank or strides are not those of the kernel, or offsets
  *                       need 64 bits where it has 32; a stream under capture stays valid
  *   EIDER_SHAPE         shapes do not broadcast to those of the outputs
  *   EIDER_OVERLAP       an output overlaps itself or, other than exactly, an input
+ *   EIDER_OOM           with split only
  * A pointer with less alignment than the kernel was prepared for is not an error.
  * An extent of 0 launches nothing and succeeds. */
 EIDER_API EIDER_CHECKED eider_status eider_launch(const eider_kernel *kernel, void *stream,

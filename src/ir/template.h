@@ -59,9 +59,21 @@ struct eider_bound {
      * device's multiprocessors are launched, a multiple of `granule`, and parameter `in_flight` is
      * grid / granule.  per_unit 0: the grid is as bind says. */
     uint32_t per_unit, granule, in_flight;
+    /* Where there are several rounds: the parameters that say which one this is, and where what
+     * they share is, of `units` * eider_rounds.unit_bytes. */
+    uint32_t round, memory;
+    uint64_t units;
     uint32_t n_params;
     void *params[EIDER_SLOTS_MAX]; /* as cuLaunchKernel wants them: into slots[] */
     uint64_t slots[EIDER_SLOTS_MAX];
+};
+
+/* A kernel may be launched several times, one after the other, in memory of their own where one
+ * round leaves what later ones read. */
+struct eider_rounds {
+    uint32_t n;          /* 1: it is launched once, and has no such memory */
+    uint32_t last_share; /* the last round has only the first 1 / last_share of the grid */
+    uint64_t unit_bytes;
 };
 
 static inline void eider_bound_put(struct eider_bound *bound, uint32_t slot, uint64_t value)
@@ -101,6 +113,9 @@ struct eider_template {
     uint32_t (*fibers)(const struct eider_layout *layout, const struct eider_config *config);
     /* Bytes of shared memory of a block that are given at launch.  NULL: none. */
     uint32_t (*shared)(const struct eider_layout *layout, const struct eider_config *config);
+    /* How often a kernel is launched.  Fails with EIDER_OOM.  NULL: once. */
+    eider_status (*rounds)(const struct eider_lowered *program, const struct eider_layout *layout,
+                           const struct eider_config *config, struct eider_rounds *out);
     /* Fills e->module with the kernel `name`.  Failures stick in e->status. */
     void (*build)(struct eider_emit *e, const struct eider_lowered *program,
                   const struct eider_layout *layout, const struct eider_config *config,

@@ -25,6 +25,7 @@ struct eider_device {
     struct eider_target target;
     eider_device_info info;
     struct eider_loaded *helpers; /* the backend's own code, NULL until it is needed */
+    void *pool;                   /* the backend's own memory for launches, likewise; ctx->lock */
     uint32_t refs;                /* handles; ctx->lock */
     eider_device *next;           /* ctx->lock */
 };
@@ -40,6 +41,7 @@ struct eider_load {
     uint32_t cluster; /* blocks of a cluster, along x; 0: there are none */
     const char *entry;
     const char *words; /* an array in the module; NULL: none */
+    int shares_memory; /* launches have rounds, with memory of their own */
 };
 
 /* Code that is loaded.  All zero: none. */
@@ -61,6 +63,12 @@ struct eider_shot {
     uint64_t bytes; /* moved at least, as far as known: 0 where not */
     void *stream;
     void **params; /* as for cuLaunchKernel */
+
+    /* Launched several times, see eider_rounds; 0: once, and what follows does not matter.  The
+     * last grid is of last_grid blocks.  `round` and `memory` are values of parameters. */
+    uint32_t rounds, last_grid;
+    uint64_t memory_bytes;
+    uint64_t *round, *memory;
 };
 
 struct eider_backend {
@@ -77,7 +85,8 @@ struct eider_backend {
     eider_status (*load)(eider_device *device, const struct eider_load *what,
                          struct eider_loaded *out);
     void (*unload)(eider_device *device, struct eider_loaded *loaded);
-    /* Allocates nothing.  The grid is not empty. */
+    /* Allocates nothing but memory_bytes of what has rounds, on the stream: that is given back when
+     * they are done.  The grid is not empty. */
     eider_status (*launch)(eider_device *device, const struct eider_shot *shot);
     /* As eider_time says; `out_ns` has n entries. */
     eider_status (*time)(eider_device *device, const struct eider_shot *shot, int32_t n,

@@ -269,9 +269,33 @@ static eider_status launch_threads(const struct eider_shot *shot)
     return status;
 }
 
-static eider_status launch(eider_device *device, const struct eider_shot *shot)
+static eider_status launch_once(eider_device *device, const struct eider_shot *shot)
 {
     return shot->code->thread_style ? launch_threads(shot) : launch_blocks(device, shot);
+}
+
+static eider_status memory_alloc(eider_device *device, size_t bytes, void **out);
+static void memory_free(eider_device *device, void *ptr);
+
+static eider_status launch_rounds(eider_device *device, const struct eider_shot *shot)
+{
+    struct eider_shot one = *shot;
+    eider_status status = EIDER_OK;
+    void *memory = NULL;
+    if (shot->memory_bytes) EIDER_TRY(memory_alloc(device, shot->memory_bytes, &memory));
+    *shot->memory = (uint64_t)(uintptr_t)memory;
+    for (uint32_t round = 0; round < shot->rounds && status == EIDER_OK; round++) {
+        *shot->round = round;
+        if (round + 1 == shot->rounds) one.grid[0] = shot->last_grid;
+        status = launch_once(device, &one);
+    }
+    if (memory) memory_free(device, memory);
+    return status;
+}
+
+static eider_status launch(eider_device *device, const struct eider_shot *shot)
+{
+    return shot->rounds ? launch_rounds(device, shot) : launch_once(device, shot);
 }
 
 static double now_ns(void)

@@ -16,6 +16,9 @@
 
 #define CLUSTER_PORTABLE 8 /* blocks, that every GPU with clusters takes */
 
+/* Of the memory of launches, what the driver need not give back to the system at every wait. */
+#define POOL_KEEPS ((uint64_t)64 << 20)
+
 /* ---- Calling the driver ------------------------------------------------ */
 
 #define CALL(api, function, ...) check(api, (api)->function(__VA_ARGS__), #function)
@@ -222,15 +225,76 @@ static eider_status open_device(eider_device *device)
 
 static void unload_helpers(eider_device *device);
 
+/* What launches still have of it the driver takes back when they are done. */
+static void destroy_pool(eider_device *device)
+{
+    struct scope scope;
+    CUmemoryPool pool = device->pool;
+    device->pool = NULL;
+    if (!pool || eider_context_forked(device->ctx) || !enter_quietly(device, &scope)) return;
+    (void)scope.api->cuMemPoolDestroy(pool);
+    leave_quietly(&scope);
+}
+
 static void close_device(eider_device *device)
 {
     const struct eider_cuda_api *api = device->state;
     CUdevice gpu;
     unload_helpers(device);
+    destroy_pool(device);
     if (device->borrowed || !device->native) return;
     if (eider_context_forked(device->ctx)) return;
     if (api->cuDeviceGet(&gpu, device->ordinal) == CUDA_SUCCESS)
         (void)api->cuDevicePrimaryCtxRelease(gpu);
+}
+
+/* ---- Memory of launches ---------------------------------------------------- */
+
+static eider_status check_pools(const eider_device *device)
+{
+    const struct eider_cuda_api *api = device->state;
+    int has_pools = 0;
+    if (api->cuMemPoolCreate && api->cuMemPoolDestroy && api->cuMemPoolSetAttribute &&
+        api->cuMemAllocFromPoolAsync && api->cuMemFreeAsync)
+        EIDER_TRY(CALL(api, cuDeviceGetAttribute, &has_pools,
+                       CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->ordinal));
+    if (has_pools) return EIDER_OK;
+    return eider_fail(EIDER_CONFIG,
+                      "split: parts of a row meet in memory from a pool of the driver's, and this "
+                      "driver (CUDA %d.%d) has none for this GPU; split=1 needs none",
+                      api->driver / 1000, api->driver % 1000 / 10);
+}
+
+static eider_status create_pool(eider_device *device, CUmemoryPool *out)
+{
+    const struct eider_cuda_api *api = device->state;
+    struct eider_cuda_pool_props props = {
+        .alloc_type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal}};
+    uint64_t keeps = POOL_KEEPS;
+    EIDER_TRY(CALL(api, cuMemPoolCreate, out, &props));
+    eider_status status =
+        CALL(api, cuMemPoolSetAttribute, *out, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keeps);
+    if (status != EIDER_OK) (void)api->cuMemPoolDestroy(*out);
+    return status;
+}
+
+/* The device's own, so that nobody else's has other properties now. */
+static eider_status get_pool(eider_device *device)
+{
+    CUmemoryPool mine;
+    pthread_mutex_lock(&device->ctx->lock);
+    int is_there = device->pool != NULL;
+    pthread_mutex_unlock(&device->ctx->lock);
+    if (is_there) return EIDER_OK;
+    EIDER_TRY(check_pools(device));
+    EIDER_TRY(create_pool(device, &mine));
+    pthread_mutex_lock(&device->ctx->lock);
+    int is_late = device->pool != NULL;
+    if (!is_late) device->pool = mine;
+    pthread_mutex_unlock(&device->ctx->lock);
+    const struct eider_cuda_api *api = device->state;
+    return is_late ? CALL(api, cuMemPoolDestroy, mine) : EIDER_OK;
 }
 
 /* ---- Code -------------------------------------------------------------- */
@@ -318,7 +382,8 @@ static eider_status load(eider_device *device, const struct eider_load *what,
     struct scope scope;
     CUmodule module = NULL;
     EIDER_TRY(enter(device, 1, &scope));
-    eider_status status = load_module(api, what, &module);
+    eider_status status = what->shares_memory ? get_pool(device) : EIDER_OK;
+    if (status == EIDER_OK) status = load_module(api, what, &module);
     if (status == EIDER_OK) {
         loaded.module = module;
         status = find_words(api, what->words, &loaded);
@@ -332,7 +397,7 @@ static eider_status load(eider_device *device, const struct eider_load *what,
     return status;
 }
 
-static eider_status shoot(const struct eider_cuda_api *api, const struct eider_shot *shot)
+static eider_status shoot_once(const struct eider_cuda_api *api, const struct eider_shot *shot)
 {
     CUresult result = api->cuLaunchKernel(
         shot->code->function, shot->grid[0], shot->grid[1], shot->grid[2], shot->block[0],
@@ -345,11 +410,39 @@ static eider_status shoot(const struct eider_cuda_api *api, const struct eider_s
     return status;
 }
 
+/* In the order of the stream, so that nobody waits: memory, rounds, memory back. */
+static eider_status shoot_rounds(const eider_device *device, const struct eider_shot *shot)
+{
+    const struct eider_cuda_api *api = device->state;
+    struct eider_shot one = *shot;
+    CUdeviceptr memory = 0;
+    eider_status status = EIDER_OK;
+    if (shot->memory_bytes)
+        status = CALL(api, cuMemAllocFromPoolAsync, &memory, shot->memory_bytes, device->pool,
+                      shot->stream);
+    if (status == EIDER_OOM)
+        eider_fail_prefix("%llu bytes of GPU memory: ", (unsigned long long)shot->memory_bytes);
+    *shot->memory = memory;
+    for (uint32_t round = 0; round < shot->rounds && status == EIDER_OK; round++) {
+        *shot->round = round;
+        if (round + 1 == shot->rounds) one.grid[0] = shot->last_grid;
+        status = shoot_once(api, &one);
+    }
+    if (!memory) return status;
+    CUresult freed = api->cuMemFreeAsync(memory, shot->stream);
+    return status == EIDER_OK ? check(api, freed, "cuMemFreeAsync") : status;
+}
+
+static eider_status shoot(const eider_device *device, const struct eider_shot *shot)
+{
+    return shot->rounds ? shoot_rounds(device, shot) : shoot_once(device->state, shot);
+}
+
 static eider_status launch(eider_device *device, const struct eider_shot *shot)
 {
     struct scope scope;
     EIDER_TRY(enter(device, 0, &scope));
-    return leave(&scope, shoot(scope.api, shot));
+    return leave(&scope, shoot(device, shot));
 }
 
 /* ---- Streams ----------------------------------------------------------- */
@@ -562,6 +655,7 @@ static eider_status clock_rate(eider_device *device, void *stream, int32_t *out_
 
 /* Everything that one call of time_shots must release. */
 struct timing {
+    const eider_device *device;
     const struct eider_cuda_api *api;
     CUevent *events; /* 2 * n: before and after each launch */
     int32_t n_events;
@@ -585,7 +679,7 @@ static eider_status queue_shots(struct timing *t, const struct eider_shot *shot,
             EIDER_TRY(CALL(t->api, cuMemsetD8Async, t->flush, (unsigned char)i, t->flush_bytes,
                            shot->stream));
         EIDER_TRY(CALL(t->api, cuEventRecord, t->events[2 * i], shot->stream));
-        EIDER_TRY(shoot(t->api, shot));
+        EIDER_TRY(shoot(t->device, shot));
         EIDER_TRY(CALL(t->api, cuEventRecord, t->events[2 * i + 1], shot->stream));
     }
     return CALL(t->api, cuStreamSynchronize, shot->stream);
@@ -612,7 +706,7 @@ static eider_status time_shots(eider_device *device, const struct eider_shot *sh
     const eider_allocator *a = &device->ctx->allocator;
     struct scope scope;
     /* Twice the L2 cache: whatever its replacement does, nothing of ours stays. */
-    struct timing t = {.flush_bytes = flush ? 2 * device->info.l2_bytes : 0};
+    struct timing t = {.device = device, .flush_bytes = flush ? 2 * device->info.l2_bytes : 0};
     t.events = eider_mem_zero(a, 2 * (size_t)n * sizeof *t.events);
     if (!t.events) return EIDER_OOM;
     eider_status status = enter(device, 1, &scope);

@@ -17,6 +17,21 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+/* CUmemPoolProps. */
+struct eider_cuda_pool_props {
+    int alloc_type, handle_types;
+    struct {
+        int type, id;
+    } location;
+    void *security_attributes;
+    size_t max_size; /* 0: as much as there is */
+    unsigned short usage;
+    unsigned char reserved[54];
+};
+
+_Static_assert(sizeof(struct eider_cuda_pool_props) == 88, "as in cuda.h");
 
 enum {
     CUDA_SUCCESS = 0,
@@ -41,6 +56,7 @@ enum {
     CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
 
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
@@ -55,7 +71,11 @@ enum {
     CU_STREAM_NON_BLOCKING = 1,
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
-    CU_EVENT_DEFAULT = 0
+    CU_EVENT_DEFAULT = 0,
+
+    CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+    CU_MEM_LOCATION_TYPE_DEVICE = 1,
+    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4
 };
 
 struct eider_cuda_api {

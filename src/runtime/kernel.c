@@ -122,15 +122,32 @@ static eider_status create(const struct eider_plan *plan, struct eider_kernel **
 
 /* ---- Program to module ------------------------------------------------- */
 
+static eider_status lower(const struct eider_kernel *kernel, struct eider_lowered *out)
+{
+    eider_dtype types[EIDER_OPERANDS_MAX];
+    for (uint32_t i = 0; i < kernel->n_operands; i++) types[i] = kernel->layout.operands[i].type;
+    return eider_lower_plan(kernel->graph, types, kernel->math, out);
+}
+
+/* Also of a kernel from disk: a launch has to know. */
+static eider_status find_rounds(struct eider_kernel *kernel)
+{
+    struct eider_lowered lowered;
+    if (eider_config_number(&kernel->config, EIDER_PARAM_split) <= 1) return EIDER_OK;
+    EIDER_TRY(lower(kernel, &lowered));
+    eider_status status =
+        kernel->shape->rounds(&lowered, &kernel->layout, &kernel->config, &kernel->rounds);
+    eider_lower_release(&lowered);
+    return status;
+}
+
 eider_status eider_kernel_module(const struct eider_kernel *kernel, int line_info,
                                  LLVMContextRef *out_context, LLVMModuleRef *out_module,
                                  uint32_t *out_block_threads)
 {
-    eider_dtype types[EIDER_OPERANDS_MAX];
     struct eider_lowered lowered;
-    for (uint32_t i = 0; i < kernel->n_operands; i++) types[i] = kernel->layout.operands[i].type;
     *out_context = NULL;
-    EIDER_TRY(eider_lower_plan(kernel->graph, types, kernel->math, &lowered));
+    EIDER_TRY(lower(kernel, &lowered));
     struct eider_emit e = {
         .allocator = &kernel->ctx->allocator,
         .context = LLVMContextCreate(),
@@ -347,6 +364,7 @@ static eider_status load(struct eider_kernel *kernel, const struct eider_plan *p
         .cluster = kernel->cluster,
         .entry = kernel->info.entry,
         .words = kernel->layout.checks ? EIDER_FAULTS : NULL,
+        .shares_memory = kernel->rounds.unit_bytes > 0,
     };
     /* Who only compiles may not know what the kernel takes, and names nothing. */
     if (!plan->device)
@@ -422,6 +440,7 @@ static eider_status build(void *arg)
     const struct eider_plan *plan = ((struct building *)arg)->plan;
     struct assembler by;
     int done;
+    if (plan->shape) EIDER_TRY(find_rounds(kernel));
     EIDER_TRY(choose_assembler(plan, &by));
     EIDER_TRY(eider_manifest_write(plan, by.text, kernel));
     EIDER_TRY(recall(kernel, plan, &by, &done));

@@ -42,6 +42,7 @@ struct eider_kernel {
                                       * what the template gives at launch */
     uint32_t cluster;                /* blocks of a cluster; 0: there are none */
     uint32_t registers;              /* of a thread at most; 0: no limit */
+    struct eider_rounds rounds;      /* of a program */
     int thread_style;                /* on the CPU, threads are fibers */
     struct {
         eider_operand_kind kind;

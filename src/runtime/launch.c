@@ -35,6 +35,16 @@ static void limit_grid(struct eider_bound *bound, int32_t units)
     eider_bound_put(bound, bound->in_flight, most);
 }
 
+static void set_rounds(const struct eider_rounds *rounds, struct eider_bound *bound,
+                       struct eider_shot *shot)
+{
+    shot->rounds = rounds->n;
+    shot->last_grid = (uint32_t)bound->grid / rounds->last_share;
+    shot->memory_bytes = bound->units * rounds->unit_bytes; /* the grid limits the units */
+    shot->round = &bound->slots[bound->round];
+    shot->memory = &bound->slots[bound->memory];
+}
+
 /* Fills `shot` from arguments; a grid of 0 blocks means that there is nothing to do. */
 static eider_status bind(const eider_kernel *kernel, void *stream, const eider_tensor *args,
                          struct eider_bound *bound, struct eider_shot *shot)
@@ -53,6 +63,7 @@ static eider_status bind(const eider_kernel *kernel, void *stream, const eider_t
         .stream = stream,
         .params = bound->params,
     };
+    if (kernel->rounds.n && bound->grid) set_rounds(&kernel->rounds, bound, shot);
     if (kernel->device->backend->wants_bytes)
         EIDER_TRY(kernel->shape->bytes(&kernel->layout, args, &shot->bytes));
     return EIDER_OK;
