@@ -163,18 +163,25 @@ static double any_value(size_t i, int64_t row, int64_t col)
 
 static void run_kernel(const eider_program *program)
 {
-    static const char *const configs[] = {NULL, NULL, "block=32,row=32,vec=1,keep=1,unroll=2",
+    static const eider_dtype types[] = {EIDER_F32, EIDER_F32, EIDER_BF16, EIDER_F16, EIDER_F64};
+    static const char *const configs[] = {NULL,
+                                          NULL,
+                                          "block=32,row=32,vec=1,keep=1,unroll=2",
                                           "block=64,row=8,vec=1,keep=0,unroll=1",
+                                          "block=32,row=4,vec=1,keep=0,unroll=2,online=1",
                                           "cluster=2,block=32,row=32,vec=1,keep=2,unroll=1"};
     struct row_call c = {.text = eider_program_text(program),
                          .config = configs[below(COUNT(configs))],
+                         .type = types[below(COUNT(types))],
                          .math = EIDER_MATH_FAST,
                          .rows = 1 + below(6),
                          .cols = 3 + below(90),
                          .fill = any_value};
+    if (c.type == EIDER_F64) c.math = EIDER_MATH_EXACT;
+    int has_16_bits = c.type == EIDER_BF16 || c.type == EIDER_F16;
     if (eider_program_operands(program) > ROW_OPERANDS_MAX) return;
     if (c.config && strstr(c.config, "cluster") && strstr(c.text, "colsum")) c.config = NULL;
-    row_check(c, 3e-4, 1);
+    row_check(c, has_16_bits ? 8e-3 : 3e-4, 1);
 }
 
 /* In one kernel, or in two. */

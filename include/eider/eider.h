@@ -198,7 +198,8 @@ typedef struct eider_grad_options {
  * or column gets a gradient of that extent; another one that broadcasts gets the
  * gradient of the full iteration space: reduce it afterwards.  Fails with EIDER_BAD_ARG for a
  * name that is no floating-point input, and where two operands would have the
- * same name.  Caller owns *out: eider_program_release. */
+ * same name, with EIDER_UNSUPPORTED where pick takes elements from places whose inverse is
+ * not known (docs/LANGUAGE.md).  Caller owns *out: eider_program_release. */
 EIDER_API EIDER_CHECKED eider_status eider_program_grad(const eider_program *program,
                                                         const eider_grad_options *options,
                                                         eider_program **out);

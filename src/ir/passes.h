@@ -26,7 +26,8 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
 
 /* The backward program, simplified; see eider_program_grad.  Its results are in the order of
  * `wrt` (NULL: every input that is not declared to be of integers or bool).  Fails with
- * EIDER_BAD_ARG for a name that cannot be differentiated by and for names that clash.
+ * EIDER_BAD_ARG for a name that cannot be differentiated by and for names that clash, with
+ * EIDER_UNSUPPORTED where pick would scatter (scatter.h).
  *
  * What has a kink has the slope of one side there: max(a, b) and min(a, b) that of a, abs and
  * copysign 0.  Comparisons and roundings have slope 0, casts to floats slope 1.  A cotangent
@@ -35,8 +36,7 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
 eider_status eider_grad(const struct eider_graph *from, const char *const *wrt, size_t n_wrt,
                         int with_forward, struct eider_graph **out);
 
-/* The two parts of eider_program_split, either NULL where it has no outputs.  Fails with
- * EIDER_UNSUPPORTED for sums of what is picked from places that differ within the row. */
+/* The two parts of eider_program_split, either NULL where it has no outputs. */
 eider_status eider_split(const struct eider_graph *from, struct eider_graph **rows,
                          struct eider_graph **columns);
 

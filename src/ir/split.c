@@ -45,7 +45,7 @@ static void find_reductions(struct split *s)
     }
 }
 
-static eider_status find_needs(struct split *s)
+static void find_needs(struct split *s)
 {
     const struct eider_graph *g = s->from;
     for (uint32_t i = 0; i < g->n_operands; i++) {
@@ -61,7 +61,6 @@ static eider_status find_needs(struct split *s)
             s->in_columns[arg] |= (uint8_t)here;
         }
     }
-    return EIDER_OK;
 }
 
 /* ---- Making a part ---------------------------------------------------------------- */
@@ -174,7 +173,7 @@ eider_status eider_split(const struct eider_graph *from, struct eider_graph **ro
     if (has_all) {
         eider_extent_infer(from, s.bits);
         find_reductions(&s);
-        status = find_needs(&s);
+        find_needs(&s);
     }
     if (status == EIDER_OK) status = make_part(&s, 0, rows);
     if (status == EIDER_OK) status = make_part(&s, 1, columns);
