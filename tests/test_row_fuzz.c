@@ -169,6 +169,7 @@ static void run_kernel(const eider_program *program)
                                           "block=32,row=32,vec=1,keep=1,unroll=2",
                                           "block=64,row=8,vec=1,keep=0,unroll=1",
                                           "block=32,row=4,vec=1,keep=0,unroll=2,online=1",
+                                          "split=4,block=32,row=32,vec=1,unroll=2",
                                           "cluster=2,block=32,row=32,vec=1,keep=2,unroll=1"};
     struct row_call c = {.text = eider_program_text(program),
                          .config = configs[below(COUNT(configs))],
