@@ -607,6 +607,43 @@ static void the_default_moves_sixteen_bytes_at_once(void **state)
     eider_program_release(program);
 }
 
+/* On sm_90, of rows that follow one another. */
+static struct eider_config default_of(const char *text, size_t n, eider_dtype type, int64_t length)
+{
+    static _Alignas(64) char memory[64];
+    struct eider_device_facts facts = {.target = {.sm = 90}, .units = 132};
+    struct eider_config config = eider_config_unset();
+    struct rows r = {.args = {{0}}};
+    struct eider_layout l;
+    for (size_t i = 0; i < n; i++) {
+        r.args[i].type = type;
+        r.args[i].data = memory + ((size_t)i << 40); /* never read */
+        r.shape[i][0] = 8;
+        r.shape[i][1] = r.strides[i][0] = length;
+    }
+    layout_of(&r, text, n, &l);
+    eider_row_defaults(&l, &facts, &config);
+    must(eider_row_check(&l, facts.target, &config));
+    return config;
+}
+
+static void long_rows_have_the_config_of_the_next_whole_number_of_vectors(void **state)
+{
+    static const int64_t lengths[] = {16385, 32003, 32767, 50257, 65535, 100012, 128001, 300001};
+    static const char *const texts[] = {"y = x / sum(x)", "s = sum(x * z); y = x * s"};
+    (void)state;
+    for (size_t k = 0; k < 4 * COUNT(lengths); k++) {
+        eider_dtype type = k & 1 ? EIDER_F32 : EIDER_BF16;
+        size_t n = k & 2 ? 3 : 2;
+        int64_t most = k & 1 ? 4 : 8, length = lengths[k / 4];
+        int64_t whole = (length + most - 1) / most * most;
+        if (k & 1 && length * (int64_t)(n - 1) < 32 << 10) continue; /* not long */
+        struct eider_config odd = default_of(texts[n - 2], n, type, length);
+        struct eider_config even = default_of(texts[n - 2], n, type, whole);
+        assert_memory_equal(&odd, &even, sizeof odd);
+    }
+}
+
 static void vectors_are_as_many_as_shifts_make(void **state)
 {
     struct eider_layout l = {.rank = 2, .n_operands = 1, .length = 50257, .aligned = 1};
@@ -663,6 +700,7 @@ int main(void)
         cmocka_unit_test(a_failed_allocation_is_survived),
         cmocka_unit_test(layouts_know_where_rows_begin),
         cmocka_unit_test(the_default_moves_sixteen_bytes_at_once),
+        cmocka_unit_test(long_rows_have_the_config_of_the_next_whole_number_of_vectors),
         cmocka_unit_test(vectors_are_as_many_as_shifts_make),
     };
     return cmocka_run_group_tests_name("row shift", tests, row_set_up, row_tear_down);
