@@ -1,6 +1,8 @@
 /* test_row.c -- kernels of programs over rows, on the CPU: every schedule against the reference
  * evaluation, between guard bands.  Blocks of several threads per row run as fibers.
  * test_row_sweep.c has every length.
+ *
+ * timeout: 600
  */
 #include <setjmp.h>
 #include <stdarg.h>
