@@ -339,8 +339,9 @@ struct pair {
     int64_t n;
 };
 
-/* out = x + 1, in place, on zeros. */
-static void make_counter(struct pair *p, eider_device *device, eider_dtype type)
+/* A program that adds 1 to equal elements, in place, on zeros. */
+static void make_counter_of(struct pair *p, eider_device *device, eider_dtype type,
+                            const char *text, const char *config)
 {
     p->n = 5000;
     memset(host, 0, sizeof host);
@@ -348,9 +349,14 @@ static void make_counter(struct pair *p, eider_device *device, eider_dtype type)
     must(eider_memory_copy(device, NULL, p->args[0].data, host, 8 * 5000, EIDER_HOST_TO_DEVICE));
     p->args[0] = tensor_of(p->args[0].data, type, 1, &p->n);
     p->args[1] = p->args[0];
-    must(eider_program_parse(ctx, "out = x + 1", &p->program));
-    eider_request request = {.program = p->program, .args = p->args, .n_args = 2};
+    must(eider_program_parse(ctx, text, &p->program));
+    eider_request request = {.program = p->program, .args = p->args, .n_args = 2, .config = config};
     must(eider_prepare(device, &request, &p->kernel));
+}
+
+static void make_counter(struct pair *p, eider_device *device, eider_dtype type)
+{
+    make_counter_of(p, device, type, "out = x + 1", NULL);
 }
 
 static void drop_counter(struct pair *p, eider_device *device)
@@ -367,24 +373,46 @@ static double counted(const struct pair *p, eider_device *device, void *on)
     return read_value(p->args[0].type, 4999);
 }
 
+/* Two launches are captured, and the graph launched three times. */
+static void capture_and_replay(struct pair *p)
+{
+    void *graph, *exec;
+    assert_int_equal(cu.begin_capture(stream, 0), 0);
+    must(eider_launch(p->kernel, stream, p->args, 2));
+    must(eider_launch(p->kernel, stream, p->args, 2));
+    assert_int_equal(cu.end_capture(stream, &graph), 0);
+    assert_int_equal(cu.instantiate(&exec, graph, 0), 0);
+    assert_true(counted(p, gpu, stream) == 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(cu.launch_graph(exec, stream), 0);
+    assert_true(counted(p, gpu, stream) == 6);
+    cu.destroy_exec(exec);
+    cu.destroy_graph(graph);
+}
+
 static void a_captured_launch_replays(void **state)
 {
     (void)state;
     NEED_GPU();
     struct pair p;
-    void *graph, *exec;
     assert_int_equal(cu.set_current(gpu->native), 0); /* for the graph's functions */
     make_counter(&p, gpu, EIDER_F32);
-    assert_int_equal(cu.begin_capture(stream, 0), 0);
+    capture_and_replay(&p);
+    cu.set_current(NULL);
+    drop_counter(&p, gpu);
+}
+
+/* With the memory that its rounds share. */
+static void a_captured_launch_of_parts_of_a_row_replays(void **state)
+{
+    (void)state;
+    NEED_GPU();
+    struct pair p;
+    assert_int_equal(cu.set_current(gpu->native), 0);
+    make_counter_of(&p, gpu, EIDER_F32, "out = x + 1 + max(x) - min(x + max(x)) + max(x)",
+                    "split=8,row=64,block=64");
+    capture_and_replay(&p);
     must(eider_launch(p.kernel, stream, p.args, 2));
-    must(eider_launch(p.kernel, stream, p.args, 2));
-    assert_int_equal(cu.end_capture(stream, &graph), 0);
-    assert_int_equal(cu.instantiate(&exec, graph, 0), 0);
-    assert_true(counted(&p, gpu, stream) == 0);
-    for (int i = 0; i < 3; i++) assert_int_equal(cu.launch_graph(exec, stream), 0);
-    assert_true(counted(&p, gpu, stream) == 6);
-    cu.destroy_exec(exec);
-    cu.destroy_graph(graph);
+    assert_true(counted(&p, gpu, stream) == 7);
     cu.set_current(NULL);
     drop_counter(&p, gpu);
 }
@@ -716,6 +744,7 @@ int main(void)
         cmocka_unit_test(one_kernel_serves_misaligned_pointers),
         cmocka_unit_test(every_activation_is_right_in_every_mode),
         cmocka_unit_test(a_captured_launch_replays),
+        cmocka_unit_test(a_captured_launch_of_parts_of_a_row_replays),
         cmocka_unit_test(a_capture_survives_all_that_is_refused_or_loaded_in_it),
         cmocka_unit_test(streams_run_apart),
         cmocka_unit_test(a_thread_without_a_context_may_launch),

@@ -250,6 +250,56 @@ static void long_rows_in_clusters(void **state)
                   k % 2 ? 1e-5 : 1e-2, 1e-9);
 }
 
+static const char *const splits[] = {
+    "split=2,row=32,block=32,unroll=1",
+    "split=16,row=64,block=64,unroll=2",
+    "split=128,row=512,block=512,unroll=1,load=nc,store=cs,online=1",
+    "split=1024,row=256,block=256,unroll=2",
+    "split=64,row=1024,block=1024,vec=1,online=1",
+};
+
+static void parts_of_rows(void **state)
+{
+    static const int64_t lengths[] = {1, 2, 31, 33, 127, 129, 1000, 4097, 50257};
+    (void)state;
+    if (!gpu) skip();
+    for (size_t k = 0; k < COUNT(lengths) * COUNT(splits); k++)
+        check((struct row_call){.text = everything,
+                                .config = splits[k % COUNT(splits)],
+                                .rows = 1 + (int64_t)k % 3,
+                                .cols = lengths[k / COUNT(splits)],
+                                .misalign = k & 1,
+                                .fill = row_wave},
+              4e-6, 1);
+}
+
+/* By the default rule, too: a class and a weight of a row are few numbers. */
+static double long_value(size_t i, int64_t row, int64_t col)
+{
+    return i == 0 ? row_wave(i, row, col) : (double)(299999 * row + 1);
+}
+
+static void parts_of_very_long_rows(void **state)
+{
+    static const char *const texts[] = {
+        "in x; y = exp(x - max(x)) / sum(exp(x - max(x)))",
+        "in x, s: row; y = x * rsqrt(mean(x * x) + 1e-6); r = mean(x * x) * s",
+        "in x; a = argmax(x); b = argmin(x)", "in x, t: i32 row; l = logsumexp(x) - pick(x, t)",
+        "in x, t: i32 row; d = exp(x - logsumexp(x)) - select(col() == t, 1, 0)"};
+    static const char *const configs[] = {NULL, "split=512,row=512,block=512,unroll=2"};
+    (void)state;
+    if (!gpu) skip();
+    for (size_t k = 0; k < 2 * COUNT(texts); k++)
+        check((struct row_call){.text = texts[k / 2],
+                                .config = configs[k % 2],
+                                .type = k / 2 == 1 ? EIDER_BF16 : EIDER_F32,
+                                .math = EIDER_MATH_FAST,
+                                .rows = k % 2 ? 3 : 1,
+                                .cols = k % 2 ? 300001 : 4 << 20,
+                                .fill = long_value},
+              k / 2 == 1 ? 1e-2 : 1e-5, 1e-9);
+}
+
 static void sums_down_the_rows(void **state)
 {
     static const int64_t rows[] = {0, 1, 100, 4097, 20000}, cols[] = {1, 100, 1024, 4096, 5000};
@@ -335,9 +385,9 @@ static void a_row_depends_on_itself_alone(void **state)
 {
     (void)state;
     if (!gpu) skip();
-    for (size_t s = 0; s < n_schedules(); s++) {
+    for (size_t s = 0; s < n_schedules() + COUNT(splits); s++) {
         struct row_call c = {.text = "softmax",
-                             .config = schedules[s],
+                             .config = s < n_schedules() ? schedules[s] : splits[s - n_schedules()],
                              .rows = 300,
                              .cols = 2000,
                              .fill = same_row,
@@ -363,6 +413,8 @@ int main(void)
         cmocka_unit_test(rows_that_begin_anywhere),
         cmocka_unit_test(equal_rows_at_equal_shifts_have_equal_bits),
         cmocka_unit_test(long_rows_in_clusters),
+        cmocka_unit_test(parts_of_rows),
+        cmocka_unit_test(parts_of_very_long_rows),
         cmocka_unit_test(sums_down_the_rows),
         cmocka_unit_test(special_values_in_every_lane),
         cmocka_unit_test(every_program),
