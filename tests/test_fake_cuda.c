@@ -327,8 +327,9 @@ static void the_driver_gets_grid_block_and_parameters(void **state)
     assert_int_equal(fake->alive(), 0);
 }
 
-/* A kernel of rows on clusters of `n` blocks; from `directory`, if it has it. */
-static eider_status launch_clusters(const char *directory, int n, int result, uint64_t *disk_hits)
+/* Sums of 5 rows, with a config in which `parameter` is n; from `directory`, if it has it. */
+static eider_status launch_rows(const char *directory, const char *parameter, int n, int result,
+                                uint64_t *disk_hits)
 {
     eider_context_options options = {.cuda_library = fake_path, .cache_dir = directory};
     eider_context *ctx;
@@ -341,7 +342,7 @@ static eider_status launch_clusters(const char *directory, int n, int result, ui
     static float memory[5 * 4096 + 5];
     eider_tensor args[] = {{.data = memory, .type = EIDER_F32, .rank = 2, .shape = shape},
                            {.data = memory + 5 * 4096, .type = EIDER_F32, .rank = 2, .shape = row}};
-    snprintf(config, sizeof config, "cluster=%d,row=64,block=64", n);
+    snprintf(config, sizeof config, "%s=%d,row=64,block=64", parameter, n);
     assert_int_equal(eider_context_create(&options, &ctx), EIDER_OK);
     assert_int_equal(eider_device_open(ctx, "cuda:0", &device), EIDER_OK);
     assert_int_equal(eider_program_parse(ctx, "y = sum(x)", &program), EIDER_OK);
@@ -368,14 +369,14 @@ static void large_clusters_are_allowed_and_refused_by_name(void **state)
     for (int n = 1; n <= 16; n *= 2)
         for (int again = 0; again < 2; again++) {
             fake->reset();
-            assert_int_equal(launch_clusters(directory, n, 0, &disk_hits), EIDER_OK);
+            assert_int_equal(launch_rows(directory, "cluster", n, 0, &disk_hits), EIDER_OK);
             assert_int_equal(disk_hits, again);
             assert_int_equal(fake->last_launch()->grid[0], 5 * n);
             assert_int_equal(fake->last_launch()->block[0], 64);
             assert_int_equal(fake->attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED),
                              n > 8);
         }
-    assert_int_equal(launch_clusters("", 16, CUDA_ERROR_INVALID_CLUSTER_SIZE, &disk_hits),
+    assert_int_equal(launch_rows("", "cluster", 16, CUDA_ERROR_INVALID_CLUSTER_SIZE, &disk_hits),
                      EIDER_CONFIG);
     assert_non_null(strstr(eider_error(), "this GPU cannot run clusters of 16 blocks of 64 threads "
                                           "together: cuLaunchKernel failed"));
@@ -532,6 +533,22 @@ static void parts_of_a_row_have_memory_between_their_launches(void **state)
     assert_int_equal(fake->alive(), alive);
     fake->set_params(0);
     release_rows(&s);
+    assert_int_equal(fake->alive(), 0);
+}
+
+static void a_kernel_from_disk_knows_its_rounds(void **state)
+{
+    char directory[CACHE_PATH_BYTES];
+    uint64_t disk_hits;
+    (void)state;
+    cache_directory(directory);
+    for (int again = 0; again < 2; again++) {
+        fake->reset();
+        assert_int_equal(launch_rows(directory, "split", 8, 0, &disk_hits), EIDER_OK);
+        assert_int_equal(disk_hits, again);
+        assert_string_equal(fake->order(), "akkf");
+    }
+    cache_remove(directory);
     assert_int_equal(fake->alive(), 0);
 }
 
@@ -710,6 +727,7 @@ int main(void)
         cmocka_unit_test_setup(large_clusters_are_allowed_and_refused_by_name, reset),
         cmocka_unit_test_setup(resident_blocks_are_as_many_as_the_gpu_has_room_for, reset),
         cmocka_unit_test_setup(parts_of_a_row_have_memory_between_their_launches, reset),
+        cmocka_unit_test_setup(a_kernel_from_disk_knows_its_rounds, reset),
         cmocka_unit_test_setup(other_launches_have_no_memory, reset),
         cmocka_unit_test_setup(a_gpu_without_memory_pools_refuses_to_split_rows, reset),
         cmocka_unit_test_setup(launches_have_the_shared_memory_of_their_rows, reset),
