@@ -232,7 +232,8 @@ static int split_of(const struct eider_layout *layout, struct eider_target targe
     struct traits t = traits_of(layout);
     int64_t bytes = layout->length * t.widest * t.n_inputs, parts = 1;
     int64_t block = eider_row_shared_limit(target) - SHARED_FOR_REDUCTIONS;
-    if (!target.sm || !is_open(config) || bytes <= EIDER_ROW_CLUSTER_MAX * block) return 1;
+    int stays = config->choice[EIDER_PARAM_resident] > 0; /* blocks go through rows */
+    if (!target.sm || !is_open(config) || stays || bytes <= EIDER_ROW_CLUSTER_MAX * block) return 1;
     while (parts < SPLIT_MAX && 2 * parts * SPLIT_LENGTH <= layout->length) parts *= 2;
     return (int)parts;
 }

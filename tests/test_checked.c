@@ -24,6 +24,8 @@ static const char *const schedules[] = {
     "block=32,row=4,vec=1,keep=0,unroll=2",
     "block=32,row=2,vec=8,keep=1,unroll=1",
     "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1",
+    "split=4,block=32,row=32,vec=1",
+    "split=8,block=1,row=1,vec=1,online=1",
 };
 
 static double targets[8]; /* of the rows */

@@ -130,7 +130,7 @@ static void long_rows(void **state)
     static const char text[] = "m = max(x); l = logsumexp(x); a = mean(x); y = exp(x - l)";
     static const char *const configs[] = {"split=64,block=256,row=256,vec=4,unroll=2",
                                           "split=256,block=1,row=1,vec=16,unroll=1",
-                                          "split=1024,block=64,row=64,vec=8"};
+                                          "split=256,block=64,row=64,vec=8"};
     (void)state;
     for (size_t k = 0; k < COUNT(configs); k++)
         row_check(
@@ -193,7 +193,7 @@ static void special_values_in_every_part(void **state)
         for (size_t k = 0; k < COUNT(configs); k++)
             row_check((struct row_call){.text = row_softmax,
                                         .config = configs[k],
-                                        .rows = strstr(configs[k], "block=1,") ? 72 : 36,
+                                        .rows = strstr(configs[k], "block=1,") ? 72 : 20,
                                         .cols = 144,
                                         .fill = fillers[f]},
                       1e-6, 1e-30);
@@ -383,6 +383,8 @@ static void very_long_rows_are_split_by_default(void **state)
         {"sm_90", "split=1", 1 << 24, 1, 0, 0},
         {"sm_90", "cluster=8", 1 << 24, 1, 0, 0},
         {"sm_90", "block=256", 1 << 24, 1, 0, 0},
+        {"sm_90", "resident=1", 1 << 24, 1, 0, 0},
+        {"sm_90", "resident=0", 1 << 24, 1024, 512, 512},
         {"sm_90", "split=8", 4096, 8, 512, 512},
         {"sm_90", "split=8,block=96", 4096, 0, 0, 0},
         {"sm_90", "split=8,row=64", 4096, 8, 64, 64},
