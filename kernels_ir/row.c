@@ -125,7 +125,26 @@ static void classify(const struct eider_map_space *s, struct eider_layout *out)
     eider_row_shift_of(s, out);
 }
 
-static eider_status find_gathers(const struct eider_graph *program, struct eider_layout *out)
+/* Reductions have all their results after one pass, where none needs another's and no element of
+ * an output needs one; and so has what reduces nothing. */
+static int goes_once(const struct eider_graph *g, const struct eider_layout *layout, uint8_t *level)
+{
+    int most = 0, outputs = 0;
+    for (eider_node id = 1; id < g->n_cells; id++) {
+        const eider_node *args = eider_graph_args(g, id);
+        int above = 0;
+        for (uint32_t k = 0; k < g->cells[id].n_args; k++)
+            if (level[args[k]] > above) above = level[args[k]];
+        level[id] =
+            (uint8_t)(above + (above < 2 && eider_ops_reduces((enum eider_op)g->cells[id].op)));
+        if (level[id] > most) most = level[id];
+    }
+    for (uint32_t i = 0; i < g->n_operands; i++)
+        outputs |= g->operands[i].kind == EIDER_OUTPUT && layout->operands[i].extent == EIDER_FULL;
+    return most == 0 || (most == 1 && !outputs);
+}
+
+static eider_status look_at_nodes(const struct eider_graph *program, struct eider_layout *out)
 {
     uint8_t *bits = eider_mem_alloc(&program->allocator, program->n_cells);
     if (!bits) return EIDER_OOM;
@@ -134,6 +153,8 @@ static eider_status find_gathers(const struct eider_graph *program, struct eider
         if (program->cells[id].op == EIDER_OP_pick &&
             bits[eider_graph_args(program, id)[1]] & EIDER_BY_COL)
             out->gathers = 1;
+    memset(bits, 0, program->n_cells);
+    out->once = goes_once(program, out, bits);
     eider_mem_free(&program->allocator, bits);
     return EIDER_OK;
 }
@@ -148,7 +169,7 @@ eider_status eider_row_layout(const struct eider_graph *program, const eider_ten
     out->any = any_layout != 0;
     EIDER_TRY(check_types(program, args, out));
     EIDER_TRY(eider_row_space_of(out->operands, out->n_operands, program, args, &s));
-    EIDER_TRY(find_gathers(program, out));
+    EIDER_TRY(look_at_nodes(program, out));
     for (uint32_t i = 0; i < out->n_operands; i++) {
         if (args[i].rank > rank_max) rank_max = args[i].rank;
         if (!args[i].data) s.data[i] = 0; /* wherever its first element is */

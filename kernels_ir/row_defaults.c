@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 #define ELEMENTS_KEPT 64 /* of all inputs together, per thread: that many registers or half */
-#define VECTORS_KEPT 4   /* in flight per thread and input, where the row has as many */
+#define VECTORS_KEPT 4   /* in flight per thread, where the row has as many */
+#define ROW_ENOUGH 512   /* threads of a row that have enough in flight with two vectors each */
 #define GPU_BLOCK 128    /* at least; rows that are shorter share a block */
 #define GPU_BLOCK_MAX 1024
 #define LENGTH_ASSUMED 4096 /* where it is not known */
@@ -28,6 +29,8 @@ struct traits {
     int widest;   /* bytes of an element */
     int n_inputs; /* that differ within the row and between rows */
     int align;    /* elements that the worst pointer allows in one access */
+    int columns;  /* there are inputs that all rows share */
+    int stores;   /* there are outputs that differ within the row */
 };
 
 static struct traits traits_of(const struct eider_layout *layout)
@@ -36,13 +39,12 @@ static struct traits traits_of(const struct eider_layout *layout)
     for (uint32_t i = 0; i < layout->n_operands; i++) {
         const struct eider_layout_operand *operand = &layout->operands[i];
         int size = (int)eider_dtype_size(operand->type), align = (int)operand->align / size;
-        int inner = operand->stride_class[layout->rank - 1];
+        int inner = operand->stride_class[layout->rank - 1], is_shared = 1;
         if (operand->kind == EIDER_SCALAR || inner == 0) continue;
-        for (int d = 0; d < layout->rank - 1; d++)
-            if (operand->kind == EIDER_INPUT && operand->stride_class[d]) {
-                t.n_inputs++;
-                break;
-            }
+        for (int d = 0; d < layout->rank - 1; d++) is_shared &= operand->stride_class[d] == 0;
+        t.n_inputs += operand->kind == EIDER_INPUT && !is_shared;
+        t.columns |= operand->kind == EIDER_INPUT && is_shared;
+        t.stores |= operand->kind == EIDER_OUTPUT;
         if (inner == 2) t.align = 1;
         if (size > t.widest) t.widest = size;
         if (operand->align < EIDER_MAP_ACCESS_BYTES && align < t.align) t.align = align;
@@ -107,8 +109,21 @@ static int whole_warps(int row)
     return row < EIDER_ROW_WARP ? EIDER_ROW_WARP : row;
 }
 
-/* As many threads as leave VECTORS_KEPT vectors to each; then every vector is kept, as far as
- * registers go. */
+/* As many threads as leave a few vectors to each: fewest where there is much to load, and from
+ * ROW_ENOUGH threads on as many as registers take.  Measured on an H200 (bench/RESULTS.md). */
+static int threads_for(const struct traits *t, int64_t vectors, int most, int row, int cluster)
+{
+    int is_light = t->widest <= 2 && t->n_inputs == 1;
+    int wanted = !is_light ? VECTORS_KEPT / 2 : t->stores ? VECTORS_KEPT : 2 * VECTORS_KEPT;
+    if (is_light && vectors <= EIDER_ROW_WARP) wanted /= 2;
+    if (wanted > most) wanted = most;
+    while (row < ROW_ENOUGH && (int64_t)row * cluster * wanted < vectors) row *= 2;
+    if (row < ROW_ENOUGH) return row;
+    while (row < GPU_BLOCK_MAX && (int64_t)row * cluster * most < 2 * vectors) row *= 2;
+    return row;
+}
+
+/* All of the row stays in registers, as far as those go. */
 static void choose_gpu(const struct eider_layout *layout, struct eider_target target,
                        struct eider_config *config)
 {
@@ -121,8 +136,7 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     int64_t vectors = vectors_of(layout, vec);
     int most = ELEMENTS_KEPT / (vec * t.n_inputs), row = cluster > 1 ? GPU_BLOCK : 1;
     if (most < 1) most = 1;
-    int wanted = most < VECTORS_KEPT * 8 / vec ? most : VECTORS_KEPT * 8 / vec;
-    while (row < GPU_BLOCK_MAX && (int64_t)row * cluster * wanted < vectors) row *= 2;
+    row = threads_for(&t, vectors, most, row, cluster);
     int fixed = config->choice[EIDER_PARAM_block] < 0
                     ? GPU_BLOCK_MAX
                     : eider_config_number(config, EIDER_PARAM_block);
@@ -142,25 +156,55 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
 /* Long rows: how much of them a block takes, and where its threads keep that.  Measured on an H200
  * (bench/RESULTS.md): a few blocks with 32 to 128 KiB each on every multiprocessor, so that some
  * load while others compute; with 16-bit elements shared memory, filled asynchronously, since
- * registers for what is in flight would leave too few warps. */
+ * registers for what is in flight would leave too few warps.  What needs one pass keeps nothing,
+ * nor does what would fill a multiprocessor with one block: the L2 cache has what it reads again.
+ */
+enum { ONCE = 1, ONE = 2, MANY = 4 }; /* needs one pass; more, over so many inputs */
+enum { PLAIN = 1, COLUMNS = 2, EITHER = 3 };
+enum { NARROW = 1, WIDE = 2 }; /* elements of 16 bits or fewer; more */
+
 static const struct long_rule {
-    int is_narrow, has_many; /* elements of 16 bits or fewer; several inputs */
-    int64_t above;           /* bytes of a row, in all inputs together */
-    int64_t block_bytes;     /* of which a block takes as many; the rest its cluster's others */
-    int row, keep, unroll;   /* keep: vectors in registers, the others in shared memory */
+    int width, kind, columns;
+    int64_t above;         /* bytes of a row, in all inputs together */
+    int64_t block_bytes;   /* of which a block takes as many; the rest its cluster's others */
+    int access;            /* bytes of a vector */
+    int row, keep, shares; /* keep: vectors in registers; shares: the others in shared memory */
+    int unroll, resident;
+    const char *store;
 } long_rules[] = {
-    {1, 0, 16 << 10, 32 << 10, 256, 8, 1},   {1, 0, 32 << 10, 64 << 10, 512, 0, 2},
-    {1, 0, 64 << 10, 32 << 10, 256, 0, 2},   {1, 1, 32 << 10, 64 << 10, 256, 0, 2},
-    {1, 1, 64 << 10, 128 << 10, 1024, 4, 1}, {1, 1, 128 << 10, 64 << 10, 512, 0, 2},
-    {0, 0, 128 << 10, 128 << 10, 512, 8, 1}, {0, 1, 128 << 10, 128 << 10, 1024, 4, 1},
+    {NARROW, ONE | ONCE, EITHER, 8 << 10, 16 << 10, 8, 128, 16, 0, 2, 0, "wb"},
+    {NARROW, ONE | ONCE, EITHER, 16 << 10, 32 << 10, 8, 256, 16, 0, 2, 0, "wb"},
+    {NARROW, ONCE, EITHER, 32 << 10, INT64_MAX, 16, 256, 0, 0, 4, 0, "wb"},
+    {WIDE, ONCE, EITHER, 128 << 10, INT64_MAX, 16, 512, 0, 0, 4, 0, "wb"},
+    {NARROW, ONE, EITHER, 32 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, "wb"},
+    {NARROW, ONE, EITHER, 64 << 10, 128 << 10, 16, 1024, 0, 1, 2, 0, "wb"},
+    {NARROW, ONE, EITHER, 112 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, "wb"},
+    {NARROW, ONE, EITHER, 448 << 10, 64 << 10, 16, 256, 0, 1, 4, 0, "wb"},
+    {NARROW, MANY, EITHER, 32 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, "wb"},
+    {NARROW, MANY, PLAIN, 64 << 10, 128 << 10, 16, 1024, 4, 0, 1, 0, "wb"},
+    {NARROW, MANY, PLAIN, 128 << 10, 128 << 10, 16, 512, 8, 0, 1, 0, "wb"},
+    {NARROW, MANY, PLAIN, 512 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, "wb"},
+    {NARROW, MANY, COLUMNS, 64 << 10, 128 << 10, 16, 1024, 0, 1, 2, 1, "wb"},
+    {NARROW, MANY, COLUMNS, 128 << 10, 64 << 10, 16, 256, 0, 1, 2, 0, "wb"},
+    {NARROW, MANY, COLUMNS, 512 << 10, 256 << 10, 16, 1024, 0, 0, 4, 0, "cs"},
+    {WIDE, ONE, PLAIN, 128 << 10, 128 << 10, 16, 512, 8, 1, 1, 0, "wb"},
+    {WIDE, ONE, COLUMNS, 128 << 10, 64 << 10, 16, 256, 0, 1, 4, 0, "wb"},
+    {WIDE, ONE, COLUMNS, 512 << 10, 128 << 10, 16, 1024, 8, 0, 1, 0, "wb"},
+    {WIDE, MANY, EITHER, 64 << 10, 128 << 10, 16, 512, 0, 1, 2, 0, "wb"},
+    {WIDE, MANY, PLAIN, 128 << 10, 128 << 10, 16, 1024, 4, 0, 1, 0, "wb"},
+    {WIDE, MANY, COLUMNS, 128 << 10, 128 << 10, 16, 256, 8, 1, 1, 0, "wb"},
+    {WIDE, MANY, COLUMNS, 1 << 20, 256 << 10, 16, 1024, 4, 1, 1, 0, "wb"},
 };
 
-static const struct long_rule *long_rule_for(const struct traits *t, int64_t bytes)
+/* The last one that fits. */
+static const struct long_rule *long_rule_for(const struct traits *t, int once, int64_t bytes)
 {
     const struct long_rule *found = NULL;
+    int width = t->widest <= 2 ? NARROW : WIDE;
+    int kind = once ? ONCE : t->n_inputs > 1 ? MANY : ONE, columns = t->columns ? COLUMNS : PLAIN;
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
-        int fits = r->is_narrow == (t->widest <= 2) && r->has_many == (t->n_inputs > 1);
+        int fits = r->width & width && r->kind & kind && r->columns & columns;
         if (fits && bytes > r->above) found = r;
     }
     return found;
@@ -193,18 +237,18 @@ static int choose_long(const struct eider_layout *layout, struct eider_target ta
                        struct eider_config *config)
 {
     struct traits t = traits_of(layout);
-    int vec = EIDER_MAP_ACCESS_BYTES / t.widest, cluster = 1;
-    int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : CLUSTER_PORTABLE;
-    int64_t vectors = (layout->length + vec - 1) / vec,
-            bytes = layout->length * t.widest * t.n_inputs;
-    const struct long_rule *r = long_rule_for(&t, bytes);
+    int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : CLUSTER_PORTABLE, cluster = 1;
+    int64_t bytes = layout->length * t.widest * t.n_inputs;
+    const struct long_rule *r = long_rule_for(&t, layout->once, bytes);
     if (!r || target.sm < EIDER_ROW_ASYNC_SM || !is_open(config)) return 0;
+    int vec = r->access > t.widest ? r->access / t.widest : 1;
+    int64_t vectors = (layout->length + vec - 1) / vec;
     if (!vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
     if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
-    while (cluster < most && cluster * r->block_bytes < bytes) cluster *= 2;
+    while (cluster < most && r->block_bytes < bytes / cluster) cluster *= 2;
     int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;
     int keep = r->keep < each ? r->keep : kept(each);
-    int shared = fitting(&t, target, r->row, each - keep);
+    int shared = r->shares ? fitting(&t, target, r->row, each - keep) : 0;
     eider_config_choose(config, EIDER_PARAM_row, r->row);
     eider_config_choose(config, EIDER_PARAM_block, r->row);
     eider_config_choose(config, EIDER_PARAM_keep, keep);
@@ -212,6 +256,8 @@ static int choose_long(const struct eider_layout *layout, struct eider_target ta
     eider_config_choose(config, EIDER_PARAM_shared, shared);
     eider_config_choose(config, EIDER_PARAM_async, shared > 0);
     eider_config_choose(config, EIDER_PARAM_unroll, r->unroll);
+    eider_config_choose(config, EIDER_PARAM_resident, r->resident);
+    eider_config_choose_word(config, EIDER_PARAM_store, r->store);
     return 1;
 }
 
@@ -285,8 +331,10 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
     eider_config_choose(config, EIDER_PARAM_async, 0);
     eider_config_choose(config, EIDER_PARAM_resident, 0);
     eider_config_choose(config, EIDER_PARAM_registers, 0);
-    eider_config_choose(config, EIDER_PARAM_online, 0);
-    eider_config_choose_word(config, EIDER_PARAM_load, "ca");
+    int is_read_again = facts->target.sm && !eider_config_number(config, EIDER_PARAM_keep);
+    eider_config_choose(config, EIDER_PARAM_online, is_read_again);
+    int passes_by = facts->target.sm && layout->once && !traits_of(layout).stores;
+    eider_config_choose_word(config, EIDER_PARAM_load, passes_by ? "cs" : "ca");
     eider_config_choose_word(config, EIDER_PARAM_store, "wb");
 }
 
@@ -314,6 +362,11 @@ static void add_split(const struct eider_layout *layout, int vec, int row, int u
     } else {
         eider_text_add(out, "%s,keep=0|%d,unroll=1|4,load=ca|nc,store=wb\n", common,
                        most > 1 ? kept(most) : 1);
+        if (row >= CLUSTER_BLOCK)
+            eider_text_add(out,
+                           "vec=%d,row=%d,block=%d,cluster=1|4|8|16,keep=0,unroll=2|4,"
+                           "load=ca,store=wb|cs\n",
+                           vec, row, row);
     }
 }
 

@@ -136,6 +136,16 @@ static LLVMValueRef reference_for(struct eider_row_build *b, const struct eider_
     return value_between(b, &c, t->online.reference);
 }
 
+/* The reference of a sum whose largest value is `most`: -inf where it is empty. */
+static LLVMValueRef reference_of_sum(struct eider_row_build *b, const struct eider_row_total *t,
+                                     LLVMValueRef most)
+{
+    LLVMValueRef reference = reference_for(b, t, most, 1);
+    if (b->e->status != EIDER_OK || reference == most) return most;
+    LLVMValueRef none = p_compare(b->e, LLVMRealOEQ, most, p_number(LLVMTypeOf(most), -INFINITY));
+    return p_select(b->e, none, most, reference);
+}
+
 /* The power of the value `a` where `reference` is taken off. */
 static LLVMValueRef power_of(struct eider_row_build *b, const struct eider_row_total *t,
                              LLVMValueRef a, LLVMValueRef reference, int width)
@@ -206,7 +216,7 @@ void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t)
     if (!t->top) return;
     LLVMTypeRef type = LLVMTypeOf(t->value);
     int is_pack = LLVMGetTypeKind(type) == LLVMVectorTypeKind, width = is_pack ? b->width : 1;
-    LLVMValueRef reference = reference_for(b, t, t->top->value, 1);
+    LLVMValueRef reference = reference_of_sum(b, t, t->top->value);
     b->e->width = width;
     if (b->e->status == EIDER_OK) move_to(b, t, eider_row_spread(b, reference, width), width);
     t->reference = reference; /* of all lanes, which are one soon */
@@ -215,7 +225,7 @@ void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t)
 
 void eider_row_online_taken(struct eider_row_build *b, struct eider_row_total *t)
 {
-    if (t->top) t->reference = reference_for(b, t, t->top->taken, 1);
+    if (t->top) t->reference = reference_of_sum(b, t, t->top->taken);
 }
 
 void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t)

@@ -241,9 +241,9 @@ static void long_rows(void **state)
         "block=32,row=1,vec=8,keep=2,unroll=2",
         "cluster=4,block=256,row=256,vec=4,keep=2,shared=6,unroll=1,resident=1",
         "cluster=16,block=64,row=64,vec=8,keep=4,unroll=1",
-        "block=1,row=1,vec=16,keep=0,unroll=1",
+        "block=1,row=1,vec=16,keep=0,unroll=1,online=1",
         "block=512,row=512,vec=4,keep=0,shared=4,unroll=1,resident=1",
-        "cluster=2,block=256,row=256,vec=4,keep=0,shared=10,unroll=2",
+        "cluster=2,block=256,row=256,vec=4,keep=0,shared=10,unroll=2,online=1",
     };
     (void)state;
     row_check((struct row_call){.text = text, .rows = 2, .cols = 65537, .fill = row_wave}, 1e-6,
@@ -805,7 +805,9 @@ static void registers_are_limited_for_the_assembler(void **state)
     static const struct {
         const char *config;
         int least, most;
-    } cases[] = {{"registers=0", 65, 255}, {"registers=64", 33, 64}, {"registers=40", 24, 40}};
+    } cases[] = {{"row=128,keep=8,registers=0", 65, 255},
+                 {"row=128,keep=8,registers=64", 33, 64},
+                 {"row=128,keep=8,registers=40", 24, 40}};
     int64_t shape[2] = {4, 4096}, column[1] = {4096}, row[2] = {4, 1};
     eider_program *program;
     (void)state;
@@ -928,9 +930,9 @@ static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **stat
     } cases[] = {
         {"sm_90", NULL, 64, 1},
         {"sm_90", NULL, 32768, 1},
-        {"sm_90", NULL, 32776, 4},
-        {"sm_90", NULL, 65536, 4},
-        {"sm_100a", NULL, 131072, 8},
+        {"sm_90", NULL, 32776, 1},
+        {"sm_90", NULL, 65536, 2},
+        {"sm_100a", NULL, 131072, 4},
         {"sm_90", NULL, 262144, 8},
         {"sm_90", NULL, 1000000, 8},
         {"sm_90", "block=512", 65536, 1},

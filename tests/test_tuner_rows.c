@@ -321,11 +321,11 @@ static void the_space_of_rows_is_of_what_rows_use(void **state)
         assert_in_range(n_values("unroll", "tiles"), 2, 3);
         assert_in_range(n_values("load", "tiles"), 2, 3);
         assert_int_equal(n_values("store", "tiles"), 2);
-        assert_in_range(n_values("cluster", "tiles"), columns[i] > 8000 ? 2 : 1, 5);
+        assert_in_range(n_values("cluster", "tiles"), columns[i] > 8192 ? 2 : 1, 5);
         eider_space_release(&space);
     }
     open_space(LAYERNORM, "sm_90", 4000000, 0);
-    assert_int_equal(n_values("cluster", "tiles"), 3);
+    assert_int_equal(n_values("cluster", "tiles"), 4);
     eider_space_release(&space);
     open_space(LAYERNORM, "sm_80", 65536, 0);
     assert_int_equal(n_values("cluster", "tiles"), 1);
