@@ -9,6 +9,7 @@
 
 #define ELEMENTS_KEPT 64 /* of all inputs together, per thread: that many registers or half */
 #define VECTORS_KEPT 4   /* in flight per thread, where the row has as many */
+#define SHORT_LENGTH 256 /* elements: rows that leave few to each thread */
 #define ROW_ENOUGH 512   /* threads of a row that have enough in flight with two vectors each */
 #define GPU_BLOCK 128    /* at least; rows that are shorter share a block */
 #define GPU_BLOCK_MAX 1024
@@ -111,11 +112,12 @@ static int whole_warps(int row)
 
 /* As many threads as leave a few vectors to each: fewest where there is much to load, and from
  * ROW_ENOUGH threads on as many as registers take.  Measured on an H200 (bench/RESULTS.md). */
-static int threads_for(const struct traits *t, int64_t vectors, int most, int row, int cluster)
+static int threads_for(const struct traits *t, int is_short, int64_t vectors, int most, int row,
+                       int cluster)
 {
-    int is_light = t->widest <= 2 && t->n_inputs == 1;
+    int is_narrow = t->widest <= 2, is_light = t->n_inputs == 1 && (is_narrow || !t->stores);
     int wanted = !is_light ? VECTORS_KEPT / 2 : t->stores ? VECTORS_KEPT : 2 * VECTORS_KEPT;
-    if (is_light && vectors <= EIDER_ROW_WARP) wanted /= 2;
+    if (is_light && is_short) wanted /= is_narrow ? 2 : 4;
     if (wanted > most) wanted = most;
     while (row < ROW_ENOUGH && (int64_t)row * cluster * wanted < vectors) row *= 2;
     if (row < ROW_ENOUGH) return row;
@@ -136,7 +138,7 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     int64_t vectors = vectors_of(layout, vec);
     int most = ELEMENTS_KEPT / (vec * t.n_inputs), row = cluster > 1 ? GPU_BLOCK : 1;
     if (most < 1) most = 1;
-    row = threads_for(&t, vectors, most, row, cluster);
+    row = threads_for(&t, layout->length <= SHORT_LENGTH, vectors, most, row, cluster);
     int fixed = config->choice[EIDER_PARAM_block] < 0
                     ? GPU_BLOCK_MAX
                     : eider_config_number(config, EIDER_PARAM_block);
@@ -159,49 +161,55 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
  * registers for what is in flight would leave too few warps.  What needs one pass keeps nothing,
  * nor does what would fill a multiprocessor with one block: the L2 cache has what it reads again.
  */
-enum { ONCE = 1, ONE = 2, MANY = 4 }; /* needs one pass; more, over so many inputs */
+enum { MAP = 1, ONCE = 2, ONE = 4, MANY = 8 };
 enum { PLAIN = 1, COLUMNS = 2, EITHER = 3 };
-enum { NARROW = 1, WIDE = 2 }; /* elements of 16 bits or fewer; more */
+enum { NARROW = 1, WIDE = 2 };
 
 static const struct long_rule {
-    int width, kind, columns;
+    int width;   /* elements of 16 bits or fewer; more */
+    int kind;    /* one pass does all, with elements stored or without; more, over so many inputs */
+    int columns; /* there are inputs that all rows share */
     int64_t above;         /* bytes of a row, in all inputs together */
-    int64_t block_bytes;   /* of which a block takes as many; the rest its cluster's others */
+    int64_t block_bytes;   /* of which a block takes as many; the rest others, of its cluster, or,
+                            * where nothing is reduced, any */
     int access;            /* bytes of a vector */
     int row, keep, shares; /* keep: vectors in registers; shares: the others in shared memory */
-    int unroll, resident;
+    int unroll, resident, registers;
     const char *store;
 } long_rules[] = {
-    {NARROW, ONE | ONCE, EITHER, 8 << 10, 16 << 10, 8, 128, 16, 0, 2, 0, "wb"},
-    {NARROW, ONE | ONCE, EITHER, 16 << 10, 32 << 10, 8, 256, 16, 0, 2, 0, "wb"},
-    {NARROW, ONCE, EITHER, 32 << 10, INT64_MAX, 16, 256, 0, 0, 4, 0, "wb"},
-    {WIDE, ONCE, EITHER, 128 << 10, INT64_MAX, 16, 512, 0, 0, 4, 0, "wb"},
-    {NARROW, ONE, EITHER, 32 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, "wb"},
-    {NARROW, ONE, EITHER, 64 << 10, 128 << 10, 16, 1024, 0, 1, 2, 0, "wb"},
-    {NARROW, ONE, EITHER, 112 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, "wb"},
-    {NARROW, ONE, EITHER, 448 << 10, 64 << 10, 16, 256, 0, 1, 4, 0, "wb"},
-    {NARROW, MANY, EITHER, 32 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, "wb"},
-    {NARROW, MANY, PLAIN, 64 << 10, 128 << 10, 16, 1024, 4, 0, 1, 0, "wb"},
-    {NARROW, MANY, PLAIN, 128 << 10, 128 << 10, 16, 512, 8, 0, 1, 0, "wb"},
-    {NARROW, MANY, PLAIN, 512 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, "wb"},
-    {NARROW, MANY, COLUMNS, 64 << 10, 128 << 10, 16, 1024, 0, 1, 2, 1, "wb"},
-    {NARROW, MANY, COLUMNS, 128 << 10, 64 << 10, 16, 256, 0, 1, 2, 0, "wb"},
-    {NARROW, MANY, COLUMNS, 512 << 10, 256 << 10, 16, 1024, 0, 0, 4, 0, "cs"},
-    {WIDE, ONE, PLAIN, 128 << 10, 128 << 10, 16, 512, 8, 1, 1, 0, "wb"},
-    {WIDE, ONE, COLUMNS, 128 << 10, 64 << 10, 16, 256, 0, 1, 4, 0, "wb"},
-    {WIDE, ONE, COLUMNS, 512 << 10, 128 << 10, 16, 1024, 8, 0, 1, 0, "wb"},
-    {WIDE, MANY, EITHER, 64 << 10, 128 << 10, 16, 512, 0, 1, 2, 0, "wb"},
-    {WIDE, MANY, PLAIN, 128 << 10, 128 << 10, 16, 1024, 4, 0, 1, 0, "wb"},
-    {WIDE, MANY, COLUMNS, 128 << 10, 128 << 10, 16, 256, 8, 1, 1, 0, "wb"},
-    {WIDE, MANY, COLUMNS, 1 << 20, 256 << 10, 16, 1024, 4, 1, 1, 0, "wb"},
+    {NARROW, MAP | ONCE | ONE, EITHER, 8 << 10, 16 << 10, 8, 128, 16, 0, 2, 0, 0, "wb"},
+    {NARROW, MAP | ONCE | ONE, EITHER, 16 << 10, 32 << 10, 8, 256, 16, 0, 2, 0, 0, "wb"},
+    {NARROW, MAP, EITHER, 32 << 10, 8 << 10, 8, 256, 0, 0, 4, 0, 0, "wb"},
+    {WIDE, MAP, EITHER, 16 << 10, 8 << 10, 8, 256, 0, 0, 4, 0, 0, "wb"},
+    {NARROW, ONCE, EITHER, 32 << 10, INT64_MAX, 16, 256, 0, 0, 4, 0, 0, "wb"},
+    {WIDE, ONCE, EITHER, 64 << 10, INT64_MAX, 16, 512, 0, 0, 4, 0, 0, "wb"},
+    {NARROW, ONE, EITHER, 32 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
+    {NARROW, ONE, EITHER, 64 << 10, 128 << 10, 16, 1024, 0, 1, 2, 0, 0, "wb"},
+    {NARROW, ONE, EITHER, 112 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
+    {NARROW, ONE, EITHER, 192 << 10, 64 << 10, 16, 256, 0, 1, 4, 0, 0, "wb"},
+    {NARROW, MANY, EITHER, 32 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
+    {NARROW, MANY, PLAIN, 64 << 10, 128 << 10, 16, 1024, 4, 0, 1, 0, 0, "wb"},
+    {NARROW, MANY, PLAIN, 128 << 10, 128 << 10, 16, 512, 8, 0, 1, 0, 0, "wb"},
+    {NARROW, MANY, PLAIN, 512 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
+    {NARROW, MANY, COLUMNS, 64 << 10, 128 << 10, 16, 1024, 0, 1, 2, 1, 0, "wb"},
+    {NARROW, MANY, COLUMNS, 128 << 10, 64 << 10, 16, 256, 0, 1, 2, 0, 0, "wb"},
+    {NARROW, MANY, COLUMNS, 256 << 10, 64 << 10, 16, 256, 0, 0, 4, 0, 0, "cs"},
+    {NARROW, MANY, COLUMNS, 512 << 10, 256 << 10, 16, 1024, 0, 0, 4, 0, 48, "cs"},
+    {WIDE, ONE, PLAIN, 128 << 10, 128 << 10, 16, 512, 8, 1, 1, 0, 64, "wb"},
+    {WIDE, ONE, COLUMNS, 64 << 10, 64 << 10, 16, 256, 0, 1, 4, 0, 0, "wb"},
+    {WIDE, ONE, COLUMNS, 512 << 10, 128 << 10, 16, 1024, 8, 0, 1, 0, 0, "wb"},
+    {WIDE, MANY, EITHER, 64 << 10, 128 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
+    {WIDE, MANY, PLAIN, 128 << 10, 128 << 10, 16, 1024, 4, 0, 1, 0, 0, "wb"},
+    {WIDE, MANY, COLUMNS, 128 << 10, 128 << 10, 16, 256, 8, 1, 1, 0, 0, "wb"},
+    {WIDE, MANY, COLUMNS, 1 << 20, 256 << 10, 16, 1024, 4, 1, 1, 0, 0, "wb"},
 };
 
 /* The last one that fits. */
 static const struct long_rule *long_rule_for(const struct traits *t, int once, int64_t bytes)
 {
     const struct long_rule *found = NULL;
-    int width = t->widest <= 2 ? NARROW : WIDE;
-    int kind = once ? ONCE : t->n_inputs > 1 ? MANY : ONE, columns = t->columns ? COLUMNS : PLAIN;
+    int width = t->widest <= 2 ? NARROW : WIDE, columns = t->columns ? COLUMNS : PLAIN;
+    int kind = once ? (t->stores ? MAP : ONCE) : (t->n_inputs > 1 ? MANY : ONE);
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
         int fits = r->width & width && r->kind & kind && r->columns & columns;
@@ -245,7 +253,9 @@ static int choose_long(const struct eider_layout *layout, struct eider_target ta
     int64_t vectors = (layout->length + vec - 1) / vec;
     if (!vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
     if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
-    while (cluster < most && r->block_bytes < bytes / cluster) cluster *= 2;
+    int is_map = r->kind == MAP, split = 1;
+    while (!is_map && cluster < most && r->block_bytes < bytes / cluster) cluster *= 2;
+    while (is_map && split < SPLIT_MAX && r->block_bytes < bytes / split) split *= 2;
     int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;
     int keep = r->keep < each ? r->keep : kept(each);
     int shared = r->shares ? fitting(&t, target, r->row, each - keep) : 0;
@@ -257,6 +267,8 @@ static int choose_long(const struct eider_layout *layout, struct eider_target ta
     eider_config_choose(config, EIDER_PARAM_async, shared > 0);
     eider_config_choose(config, EIDER_PARAM_unroll, r->unroll);
     eider_config_choose(config, EIDER_PARAM_resident, r->resident);
+    eider_config_choose(config, EIDER_PARAM_registers, r->registers);
+    eider_config_choose(config, EIDER_PARAM_split, split);
     eider_config_choose_word(config, EIDER_PARAM_store, r->store);
     return 1;
 }
@@ -299,8 +311,7 @@ static void choose_split(const struct eider_layout *layout, struct eider_target 
     eider_config_choose(config, EIDER_PARAM_block, row > 1 ? whole_warps(row) : 1);
     eider_config_choose(config, EIDER_PARAM_keep, 0);
     eider_config_choose(config, EIDER_PARAM_cluster, 1);
-    eider_config_choose(config, EIDER_PARAM_online,
-                        1); /* nothing is kept: a pass is all of memory */
+    eider_config_choose(config, EIDER_PARAM_online, 1); /* a pass reads all of memory */
     eider_config_choose(config, EIDER_PARAM_unroll, vec * t.n_inputs > 16 ? 1 : 2);
 }
 
@@ -321,12 +332,16 @@ static void choose_cpu(const struct eider_layout *layout, struct eider_config *c
 void eider_row_defaults(const struct eider_layout *layout, const struct eider_device_facts *facts,
                         struct eider_config *config)
 {
-    if (eider_config_choose(config, EIDER_PARAM_split, split_of(layout, facts->target, config)) > 1)
+    int parts = split_of(layout, facts->target, config);
+    if (config->choice[EIDER_PARAM_split] >= 0)
+        parts = eider_config_number(config, EIDER_PARAM_split);
+    if (parts > 1)
         choose_split(layout, facts->target, config);
     else if (!facts->target.sm)
         choose_cpu(layout, config);
     else if (!choose_long(layout, facts->target, config))
         choose_gpu(layout, facts->target, config);
+    eider_config_choose(config, EIDER_PARAM_split, parts);
     eider_config_choose(config, EIDER_PARAM_shared, 0);
     eider_config_choose(config, EIDER_PARAM_async, 0);
     eider_config_choose(config, EIDER_PARAM_resident, 0);
