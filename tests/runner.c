@@ -4,19 +4,26 @@
  *     eider-tests NAME...     runs those
  *     eider-tests -l          lists them
  *
+ * EIDER_TEST_ONLY=PATTERN runs the tests of those suites whose names match, with * and ?.
  * A suite is the main() of a test_*.c, renamed when it is compiled.  Each runs in a process of
  * its own, so that one that dies does not take the rest along and none sees another's CUDA state.
  * The exit status is 0 when every suite passed.
  */
 #include <errno.h>
 #include <limits.h>
+#include <setjmp.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #define SUITE(name) int eider_test_main_##name(void);
 #include "suites.def"
@@ -127,7 +134,10 @@ static void list(void)
 
 int main(int argc, char **argv)
 {
-    if (argc == 3 && strcmp(argv[1], "-x") == 0 && find(argv[2])) return find(argv[2])->run() != 0;
+    if (argc == 3 && strcmp(argv[1], "-x") == 0 && find(argv[2])) {
+        if (getenv("EIDER_TEST_ONLY")) cmocka_set_test_filter(getenv("EIDER_TEST_ONLY"));
+        return find(argv[2])->run() != 0;
+    }
     if (argc == 2 && strcmp(argv[1], "-l") == 0) {
         list();
         return 0;
