@@ -42,9 +42,9 @@
  * vectors all the same.  They are counted from the last aligned address that is not behind the
  * row's first element, *shift* elements before it, so vector v has the places v * vec - shift and
  * following.  Only the first and the last may lie partly in the row; their elements are loaded and
- * stored one by one, and where they do not stay in registers they are a step of their own, so that
- * all others are those of an aligned row.  This needs the same shift, row by row, in all operands
- * that differ between rows; what all rows share is loaded by elements then.  Which thread has which
+ * stored one by one.  Only the first and the last step over a row ask for that; the loop between
+ * them is that of an aligned row.  This needs the same shift, row by row, in all operands that
+ * differ between rows; what all rows share is loaded by elements then.  Which thread has which
  * element, and so the order in which a row is added, depends on its shift: where vectors are
  * shifted, a row's result depends on the row and on the address of its first element modulo 16
  * bytes, in the operand that leads (row_shift.c).  With vec=1 it depends on the row alone.
@@ -218,7 +218,7 @@ struct eider_row_build {
     LLVMValueRef vectors_ok; /* i1; NULL: always */
     int vectors, elements;   /* there is code for whole vectors; for single elements */
     int ragged;              /* vectors may be partly in the row */
-    int edges_apart;         /* at the moment those count as not in the row */
+    int edges_apart;         /* at the moment those count as not in the row: copies are whole */
     int leader;              /* the operand that shifts the vectors; -1: none does */
     LLVMValueRef shift;      /* i32; NULL: 0 */
     LLVMValueRef end;        /* i32, the row's end, counted from its first vector's first place */

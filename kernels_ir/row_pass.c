@@ -253,7 +253,7 @@ static void do_part(struct eider_row_build *b, const struct pass *pass, const st
     eider_row_load_shared(b, vectors, n, there, at);
     eider_row_load(b, vectors, n, inputs & ~there);
     do_step(b, pass, vectors, n);
-    if (!part->stays || !pass->next || known == EIDER_ROW_EDGE || b->e->status != EIDER_OK) return;
+    if (!part->stays || !pass->next || b->e->status != EIDER_OK) return;
     eider_row_swap(b, pass->next);
     eider_row_place(b, vectors, n, at, known);
     eider_row_fill_shared(b, vectors, n, b->loaded, at, b->more);
@@ -353,18 +353,19 @@ static int has_edges(const struct eider_row_build *b, const struct part *part)
     return last >= part->from && (!part->to || first < part->to);
 }
 
-/* Two of a row at most, by elements. */
-static void do_edges(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
-                     struct part part)
+/* Shared memory takes them, two of a row at most, by elements: no copy does. */
+static void fill_edges(struct eider_row_build *b, struct eider_row_vector *vectors,
+                       struct part part, uint64_t which)
 {
+    struct pass pass = {.fills = which};
     int old_vectors = b->vectors, old_elements = b->elements;
-    if (!has_edges(b, &part) || b->e->status != EIDER_OK) return;
+    if (!which || !has_edges(b, &part) || b->e->status != EIDER_OK) return;
     part.unroll = 1;
     b->vectors = 0;
     b->elements = 1;
     struct range range = edges_of(b, &part);
     eider_lines_tail(b->e, 1);
-    loop(b, pass, vectors, &part, range, EIDER_ROW_EDGE);
+    loop(b, &pass, vectors, &part, range, EIDER_ROW_EDGE);
     eider_lines_tail(b->e, 0);
     b->vectors = old_vectors;
     b->elements = old_elements;
@@ -384,14 +385,15 @@ static void do_steps(struct eider_row_build *b, struct pass *pass, struct eider_
     }
 }
 
-/* Where the last vector that is in the row ends at most, of any shift. */
-static int64_t whole_end(const struct eider_row_build *b)
+/* Where the last vector of a row ends at most, of any shift. */
+static int64_t vectors_end(const struct eider_row_build *b)
 {
-    return eider_row_reach(b->layout, b->c.vec) / b->c.vec * b->c.vec;
+    int64_t whole = eider_row_reach(b->layout, b->c.vec) / b->c.vec;
+    return (b->edges_apart ? whole : eider_row_cut(b->layout, b->c.vec)) * b->c.vec;
 }
 
-/* The vectors of a part that are in the row.  Where its length is known, only the first ones, if
- * they are shifted, and the last ones may not be: those are not in the loop, which asks for none.
+/* The vectors of a part.  Where the row's length is known, only the first ones, if they are
+ * shifted, and the last ones may not be in the row: those are not in the loop, which asks for none.
  */
 static void go_through(struct eider_row_build *b, struct pass *pass,
                        struct eider_row_vector *vectors, const struct part *part)
@@ -401,10 +403,9 @@ static void go_through(struct eider_row_build *b, struct pass *pass,
         loop(b, pass, vectors, part, range_of(b, at, end_of(b, part)), EIDER_ROW_ANYWHERE);
         return;
     }
-    int64_t end = whole_end(b);
+    int64_t end = vectors_end(b);
     if (part->to && part->to < end) end = part->to;
     if (length > end) length = end;
-    b->edges_apart = b->ragged;
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     if (b->shift && at == 0) {
         do_steps(b, pass, vectors, part, 0, end < step ? end : step);
@@ -415,7 +416,6 @@ static void go_through(struct eider_row_build *b, struct pass *pass,
         loop(b, pass, vectors, part, range_of(b, at, eider_row_number(b->i32, full)),
              EIDER_ROW_INSIDE);
     do_steps(b, pass, vectors, part, full, end);
-    b->edges_apart = 0;
 }
 
 /* What all rows share does not stay. */
@@ -440,11 +440,11 @@ static struct part rest_of(const struct eider_row_build *b)
     return (struct part){.from = shared_part(b).to, .unroll = b->c.unroll};
 }
 
-/* Whether vectors of some row are in the part, all of them in the row. */
-static int has_whole(const struct eider_row_build *b, const struct part *part)
+/* Whether vectors of some row are in the part. */
+static int has_part(const struct eider_row_build *b, const struct part *part)
 {
     if (part->stays && part->from == part->to) return 0;
-    return !b->layout->length || part->from < whole_end(b);
+    return !b->layout->length || part->from < vectors_end(b);
 }
 
 static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
@@ -462,11 +462,9 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
         do_step(b, pass, &kept[v], 1);
     }
     b->passes++;
-    for (int i = 0; i < 2; i++) {
-        do_edges(b, pass, rest, parts[i]); /* before another row's vectors take their place */
-        if (has_whole(b, &parts[i]) && b->e->status == EIDER_OK)
+    for (int i = 0; i < 2; i++)
+        if (has_part(b, &parts[i]) && b->e->status == EIDER_OK)
             go_through(b, pass, rest, &parts[i]);
-    }
 }
 
 /* ---- The stages ------------------------------------------------------------------ */
@@ -557,14 +555,6 @@ void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
     eider_row_store_row(b);
 }
 
-/* Elements of a row that no copy takes. */
-static void fill_edges(struct eider_row_build *b, struct eider_row_vector *vectors,
-                       struct part part, uint64_t which)
-{
-    struct pass pass = {.fills = which};
-    if (which) do_edges(b, &pass, vectors, part);
-}
-
 void eider_row_enter(struct eider_row_build *b)
 {
     b->passes = 0;
@@ -596,12 +586,15 @@ void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
     eider_row_outputs(b, kept, rest, next);
 }
 
+/* The whole vectors; fill_edges is for the others. */
 static void fill(struct eider_row_build *b, struct eider_row_vector *vectors, struct part part,
                  uint64_t which)
 {
     struct pass pass = {.fills = which};
-    if (which && has_whole(b, &part) && b->e->status == EIDER_OK)
+    b->edges_apart = b->ragged;
+    if (which && has_part(b, &part) && b->e->status == EIDER_OK)
         go_through(b, &pass, vectors, &part);
+    b->edges_apart = 0;
 }
 
 /* What all rows share, from the row's beginning to where shared memory's part of it ends. */
