@@ -300,7 +300,6 @@ eider_status eider_row_check(const struct eider_layout *layout, struct eider_tar
     if (c.registers && !target.sm)
         return eider_fail(EIDER_CONFIG, "registers=%d: only GPUs share registers out", c.registers);
     EIDER_TRY(check_cluster(target, &c));
-    EIDER_TRY(check_split(&c));
     EIDER_TRY(check_shared(layout, target, &c));
     eider_row_slots_of(layout, c.split, &slots);
     if (slots.n > EIDER_SLOTS_MAX || slots.n * 8 > PARAM_BYTES_MAX)
@@ -317,7 +316,9 @@ static eider_status row_check(const struct eider_layout *layout, struct eider_ta
     for (int p = 0; p < EIDER_PARAM_COUNT; p++)
         if (eider_template_row.uses >> p & 1 && config->choice[p] < 0)
             return eider_fail(EIDER_CONFIG, "a parameter is not set");
-    return eider_row_check(layout, target, config);
+    EIDER_TRY(eider_row_check(layout, target, config));
+    struct eider_row_config c = eider_row_config_of(config);
+    return check_split(&c);
 }
 
 static uint32_t row_fibers(const struct eider_layout *layout, const struct eider_config *config)

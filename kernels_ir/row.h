@@ -16,7 +16,7 @@
  *   row_reduce.c    the IR: from the values of a row to one
  *   row_online.c    the IR: sums of powers in the pass that finds the largest value
  *   row_fault.c     the IR: places outside of the row are recorded
- *   column.c        another template, of sums down the rows, made of these parts
+ *   column.c, column_build.c   another template, of sums down the rows, made of these parts
  *
  * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows; or
  * all threads of `cluster` blocks do.  A row is cut into vectors of `vec` elements; vector number
@@ -327,6 +327,8 @@ struct eider_row_total eider_row_total_begin(struct eider_row_build *b, eider_no
 void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t);
 /* The members of totals that a loop carries: at most EIDER_ROW_CARRIED_MAX. */
 int eider_row_totals_carried(struct eider_row_total *totals, int n_totals, LLVMValueRef **out);
+/* Adds one more value, as those of t->value are. */
+void eider_row_total_more(struct eider_row_build *b, struct eider_row_total *t, LLVMValueRef v);
 /* Adds the values of `n` contexts. */
 void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
                          struct eider_row_context *const *contexts, int n);
@@ -446,6 +448,11 @@ void eider_row_do_split(struct eider_row_build *b, struct eider_row_vector *rest
 eider_status eider_row_rounds(const struct eider_lowered *program,
                               const struct eider_layout *layout, const struct eider_config *config,
                               struct eider_rounds *out);
+
+/* The kernel of the template `column`. */
+void eider_column_build(struct eider_emit *e, const struct eider_lowered *program,
+                        const struct eider_layout *layout, const struct eider_config *config,
+                        const char *name);
 
 /* ---- The parts of a kernel, also for the template `column` ------------------ */
 

@@ -125,7 +125,7 @@ static eider_status put_geometry(const struct eider_layout *layout,
     out->in_flight = slots->in_flight;
     eider_bound_put(out, slots->in_flight, (uint64_t)(blocks / c->cluster));
     if (c->split > 1) {
-        out->units = (uint64_t)s->count;
+        out->units = (uint64_t)(by_column ? blocks / c->split * per_block : s->count);
         out->round = slots->round;
         out->memory = slots->memory;
         eider_bound_put(out, slots->round, 0);

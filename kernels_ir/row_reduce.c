@@ -156,6 +156,14 @@ static void add_carefully(struct eider_row_build *b, struct eider_row_total *t, 
     t->value = sum;
 }
 
+void eider_row_total_more(struct eider_row_build *b, struct eider_row_total *t, LLVMValueRef v)
+{
+    if (t->lost)
+        add_carefully(b, t, v);
+    else
+        t->value = eider_row_total_two(b, t, t->value, v);
+}
+
 void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t)
 {
     int finds = finds_place(op_of(b, t));

@@ -370,9 +370,15 @@ static void sums_down_the_rows(void **state)
         "in x, s: row, w: column\n"
         "a = colsum(x * s); b = cast(colsum(x + w * row()), f16); c = colsum(w)\n"
         "d = colsum(pick(x * s, cols() - 1 - col()) * pick(w, 0) + pick(x, 0))";
-    static const char *const configs[] = {
-        NULL, "block=64,row=8,vec=1,unroll=2", "block=32,row=32,vec=1,unroll=1",
-        "block=256,row=2,vec=1,unroll=4", "block=1,row=1,vec=1,unroll=8,resident=1,cluster=2"};
+    static const char *const configs[] = {NULL,
+                                          "block=64,row=8,vec=1,unroll=2",
+                                          "block=32,row=32,vec=1,unroll=1",
+                                          "block=256,row=2,vec=1,unroll=4",
+                                          "block=1,row=1,vec=1,unroll=8,resident=1,cluster=2",
+                                          "block=64,row=8,vec=1,unroll=2,split=4",
+                                          "block=1,row=1,vec=1,unroll=1,split=32",
+                                          "block=32,row=32,vec=1,unroll=1,split=2",
+                                          "block=256,row=2,vec=1,unroll=4,split=64"};
     static const int64_t rows[] = {0, 1, 2, 33, 130}, cols[] = {1, 3, 17, 64, 300};
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
@@ -380,21 +386,59 @@ static void sums_down_the_rows(void **state)
             row_check((struct row_call){.text = text,
                                         .config = configs[(i + k) % COUNT(configs)],
                                         .rows = rows[i],
-                                        .cols = cols[k],
+                                        .cols = cols[k % COUNT(cols)],
                                         .misalign = k & 1,
                                         .fill = row_wave},
                       1e-3, 1);
-    for (int k = 0; k < 2; k++)
+    static const char *const vectors[] = {NULL, "block=64,row=16,vec=4,unroll=2",
+                                          "block=64,row=16,vec=4,unroll=2,split=8",
+                                          "block=64,row=1,vec=16,unroll=1,split=1024"};
+    for (size_t k = 0; k < COUNT(vectors); k++)
         row_check((struct row_call){.text = "in x, s: row; a = colsum(x * s)",
-                                    .config = k ? "block=64,row=16,vec=4,unroll=2" : NULL,
+                                    .config = vectors[k],
                                     .rows = 1000,
                                     .cols = 64,
                                     .gap = 5,
                                     .fill = row_wave},
-                  2e-7, 16);
-    row_check(
-        (struct row_call){.text = "s = colsum(x)", .rows = 100001, .cols = 2, .fill = tiny_down},
-        1.2e-7, 1);
+                  k < 2 ? 2e-7 : 4e-7, 16); /* the sum of each part is rounded */
+    for (int k = 0; k < 2; k++)
+        row_check((struct row_call){.text = "s = colsum(x)",
+                                    .config = k ? "block=32,row=1,vec=1,split=128" : NULL,
+                                    .rows = 100001,
+                                    .cols = 2,
+                                    .fill = tiny_down},
+                  1.2e-7, 1);
+}
+
+/* Few columns are few blocks: then the rows are cut, too, where there are enough. */
+static void sums_of_many_rows_are_cut_by_default(void **state)
+{
+    static const struct {
+        const char *target;
+        int64_t rows, cols;
+        int least, most;
+    } cases[] = {
+        {"sm_90", 32768, 1024, 8, 64},  {"sm_90", 32768, 4096, 4, 16},
+        {"sm_90", 32768, 262144, 1, 1}, {"sm_90", 1000000, 1, 256, 1024},
+        {"sm_90", 100, 4096, 1, 1},     {"cpu", 32768, 1024, 1, 1},
+    };
+    eider_program *program;
+    (void)state;
+    must(eider_program_parse(row_context, "a = colsum(x)", &program));
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int64_t shape[2] = {cases[i].rows, cases[i].cols}, column[1] = {cases[i].cols};
+        struct eider_plan plan;
+        eider_tensor args[2] = {tensor_of(NULL, EIDER_BF16, 2, shape),
+                                tensor_of(NULL, EIDER_BF16, 1, column)};
+        eider_request request = {
+            .program = program, .args = args, .n_args = 2, .target = cases[i].target};
+        must(eider_prepare_plan(row_context, NULL, &request, &plan));
+        int split = eider_row_config_of(&plan.config).split;
+        if (split < cases[i].least || split > cases[i].most)
+            fail_msg("%d x %d on %s: split=%d", (int)cases[i].rows, (int)cases[i].cols,
+                     cases[i].target, split);
+    }
+    eider_program_release(program);
 }
 
 /* dx[k] of y[k] = x[place of k], rotated by `h`: all that take x[k] give their share. */
@@ -744,6 +788,7 @@ static void a_failed_allocation_is_survived(void **state)
         {"in x, w: column; y = x * pick(x, argmax(x)) * w",
          "cluster=2,block=32,row=32,vec=1,keep=0,shared=1,resident=1"},
         {"in x, y; w = colsum(x * y)", "block=32,row=8,vec=1"},
+        {"in x, y; w = colsum(x * y)", "block=32,row=8,vec=1,split=4"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -975,6 +1020,7 @@ int main(void)
         cmocka_unit_test(a_mean_far_from_zero_costs_no_digits),
         cmocka_unit_test(long_sums_keep_what_rounding_loses),
         cmocka_unit_test(sums_down_the_rows),
+        cmocka_unit_test(sums_of_many_rows_are_cut_by_default),
         cmocka_unit_test(gradients_of_picks_gather),
         cmocka_unit_test(sums_of_what_a_row_has_once),
         cmocka_unit_test(values_per_row_are_computed_from_values_per_row),

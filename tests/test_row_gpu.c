@@ -303,14 +303,15 @@ static void parts_of_very_long_rows(void **state)
 static void sums_down_the_rows(void **state)
 {
     static const int64_t rows[] = {0, 1, 100, 4097, 20000}, cols[] = {1, 100, 1024, 4096, 5000};
-    static const char *const configs[] = {NULL, "block=256,row=8,unroll=2", "block=32,row=32"};
+    static const char *const configs[] = {NULL, "block=256,row=8,unroll=2", "block=32,row=32",
+                                          "block=256,row=8,split=16", "block=64,row=64,split=128"};
     (void)state;
     if (!gpu) skip();
-    for (size_t i = 0; i < COUNT(rows); i++)
+    for (size_t i = 0; i < 2 * COUNT(rows); i++)
         check((struct row_call){.text = "in x, s: row; a = colsum(x * s); b = colsum(x)",
-                                .config = configs[i % COUNT(configs)],
+                                .config = configs[(i + i / COUNT(rows)) % COUNT(configs)],
                                 .type = i % 2 ? EIDER_F32 : EIDER_BF16,
-                                .rows = rows[i],
+                                .rows = rows[i % COUNT(rows)],
                                 .cols = cols[(i * 2 + 1) % COUNT(cols)],
                                 .fill = row_wave},
               i % 2 ? 4e-7 : 1e-2, 64);
