@@ -266,6 +266,10 @@ static void a_report_tells_what_ptxas_tells(void **state)
     assert_string_equal(m.bound, "memory");
     assert_int_equal(m.warps_max, 64);
     eider_sass_release(sass);
+    sass = support_sass_report(ctx, "y = x - max(x)", &plain);
+    eider_sass_describe(sass, &m);
+    assert_int_equal(m.barriers, 1);
+    eider_sass_release(sass);
 }
 
 static void counts_are_per_element_and_add_up(void **state)

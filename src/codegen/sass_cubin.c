@@ -17,7 +17,8 @@
 #define ATTRIBUTE_REQNTID 0x10
 #define ATTRIBUTE_FRAME_SIZE 0x11
 #define ATTRIBUTE_REGCOUNT 0x2f
-#define FORMAT_SIZED 4 /* 16 bits of size, then so many bytes; other formats have none */
+#define ATTRIBUTE_NUM_BARRIERS 0x4c /* older cubins say it in the flags of the code's section */
+#define FORMAT_SIZED 4 /* 16 bits of size, then so many bytes; in others 16 bits are all */
 
 static eider_status fail(const char *what)
 {
@@ -207,8 +208,10 @@ static void read_attributes(struct eider_cubin *c, const char *prefix, const cha
     if (!find_section(c, prefix, name, &index, &section)) return;
     const unsigned char *at = part(c, section.sh_offset, 1, section.sh_size);
     for (size_t k = 0; at && k + 4 <= section.sh_size;) {
-        size_t size = at[k] == FORMAT_SIZED ? (size_t)(at[k + 2] | at[k + 3] << 8) : 0;
+        int value = at[k + 2] | at[k + 3] << 8;
+        size_t size = at[k] == FORMAT_SIZED ? (size_t)value : 0;
         if (size > section.sh_size - k - 4) return;
+        if (!size && at[k + 1] == ATTRIBUTE_NUM_BARRIERS) c->barriers = value;
         if (size) read_attribute(c, at[k + 1], at + k + 4, size);
         k += 4 + size;
     }
