@@ -58,7 +58,6 @@ static void choose(struct eider_config *config, enum eider_param param, int rule
 #define BLOCKS_WANTED 4   /* for each multiprocessor */
 #define UNITS_ASSUMED 132 /* multiprocessors, where they are not known: an H100 */
 #define STEPS_LEFT 4      /* of a thread through its rows, at least */
-#define SPLIT_MAX 1024    /* parts; parameter `split` */
 
 /* Parts of the rows, where the columns are too few blocks.  How many rows there are is what the
  * example says. */
@@ -70,19 +69,30 @@ static int parts_of(const struct eider_layout *layout, const struct eider_device
     int64_t step = (int64_t)(c.block / c.row) * c.unroll, parts = 1;
     if (!layout->length || !facts->target.sm) return 1;
     int64_t blocks = (layout->length + width - 1) / width, rows = layout->count / layout->length;
-    while (parts < SPLIT_MAX && parts * blocks < BLOCKS_WANTED * units &&
+    while (parts < EIDER_ROW_SPLIT_MAX && parts * blocks < BLOCKS_WANTED * units &&
            2 * parts * step * STEPS_LEFT <= rows)
         parts *= 2;
     return (int)parts;
 }
 
-/* As many blocks as leave 128 bytes side by side to each. */
+#define CPU_LANES 2 /* of a pack, at least: f64 */
+
+static int n_outputs(const struct eider_layout *layout)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < layout->n_operands; i++) n += layout->operands[i].kind == EIDER_OUTPUT;
+    return n;
+}
+
+/* As many blocks as leave 128 bytes side by side to each, and vectors of which a thread can carry
+ * all sums. */
 static void column_defaults(const struct eider_layout *layout,
                             const struct eider_device_facts *facts, struct eider_config *config)
 {
     int bytes = widest(layout), gpu = facts->target.sm != 0;
+    int most = EIDER_COLUMN_SUMS_MAX * (gpu ? 1 : CPU_LANES);
     int vec = gpu ? 8 / bytes : 16;
-    while (vec > 1 && vec > layout->vec_max) vec /= 2;
+    while (vec > 1 && (vec > layout->vec_max || vec * n_outputs(layout) > most)) vec /= 2;
     choose(config, EIDER_PARAM_vec, vec > 0 ? vec : 1);
     choose(config, EIDER_PARAM_block, gpu ? 512 : 1);
     choose(config, EIDER_PARAM_row, gpu ? 16 : 1);

@@ -3,7 +3,7 @@
  * `row` threads of a block lie side by side along the rows, with `vec` columns each; the block's
  * other threads have other rows: thread number y of n has rows y, y + n, ..., of which `unroll` are
  * in flight.  Each adds its rows, carrying what rounding loses, and the first one combines what the
- * n have, in order, through shared memory.  Every column belongs to one block.
+ * n have, in order, through shared memory.  Every column belongs to one block, but where split.
  *
  * Where that is too few blocks, `split` of them have the same columns and other rows: the kernel is
  * launched in two rounds, as split rows are.  In the first each block leaves its sums in memory; in
@@ -17,11 +17,9 @@
 #include "ops.h"
 #include "row.h"
 
-#define SUMS_MAX 32 /* packs of sums that a thread carries, of all outputs */
-
 struct column_build {
     struct eider_row_build b;
-    struct eider_row_total totals[SUMS_MAX]; /* of each sum, the packs of a vector */
+    struct eider_row_total totals[EIDER_COLUMN_SUMS_MAX]; /* of each sum, the packs of a vector */
     int n_sums;
     LLVMValueRef part;                /* i32, of the rows, that this block has */
     LLVMValueRef y;                   /* i32, which of the threads with the same columns */
@@ -42,10 +40,10 @@ static void list_sums(struct column_build *k)
     const struct eider_graph *g = b->program->graph;
     for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
         if (!b->plan.live[id] || g->cells[id].op != EIDER_OP_colsum) continue;
-        if ((k->n_sums + 1) * b->n_packs > SUMS_MAX) {
+        if ((k->n_sums + 1) * b->n_packs > EIDER_COLUMN_SUMS_MAX) {
             eider_emit_fail(b->e, EIDER_CONFIG,
                             "vec=%d: a thread would carry more than %d packs of sums", b->c.vec,
-                            SUMS_MAX);
+                            EIDER_COLUMN_SUMS_MAX);
             return;
         }
         for (int p = 0; p < b->n_packs; p++)
@@ -131,7 +129,8 @@ static void add_series(struct column_build *k, const struct series *series)
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef first = series->first, end = series->end;
     int n = k->n_sums * b->n_packs, n_carried = 0;
-    LLVMValueRef *carried[2 * SUMS_MAX], before[2 * SUMS_MAX], phis[2 * SUMS_MAX];
+    LLVMValueRef *carried[2 * EIDER_COLUMN_SUMS_MAX], before[2 * EIDER_COLUMN_SUMS_MAX],
+        phis[2 * EIDER_COLUMN_SUMS_MAX];
     for (int i = 0; i < n; i++) {
         carried[n_carried++] = &k->totals[i].value;
         if (k->totals[i].lost) carried[n_carried++] = &k->totals[i].lost;

@@ -48,7 +48,7 @@ int eider_row_threads(const struct eider_row_config *c)
     return c->row * c->cluster * c->split;
 }
 
-/* Sums down the columns are done by a template of their own. */
+/* Sums down the rows are done by a template of their own. */
 static int row_takes(const struct eider_graph *program)
 {
     for (eider_node id = 1; id < program->n_cells; id++)

@@ -449,6 +449,9 @@ eider_status eider_row_rounds(const struct eider_lowered *program,
                               const struct eider_layout *layout, const struct eider_config *config,
                               struct eider_rounds *out);
 
+#define EIDER_COLUMN_SUMS_MAX 32 /* packs of sums that a thread carries, of all outputs */
+#define EIDER_ROW_SPLIT_MAX 1024 /* parts; of parameter `split` */
+
 /* The kernel of the template `column`. */
 void eider_column_build(struct eider_emit *e, const struct eider_lowered *program,
                         const struct eider_layout *layout, const struct eider_config *config,

@@ -20,7 +20,6 @@
 #define SHARED_FOR_REDUCTIONS 8192 /* bytes that rows leave to them */
 #define SPLIT_BLOCK 512            /* threads, of each part of a row */
 #define SPLIT_LENGTH 8192          /* elements of a part at least */
-#define SPLIT_MAX 1024             /* parts */
 #define SPLIT_TRIED 32             /* parts: where there may be as many, they are worth a try */
 #define CPU_CLUSTER_BLOCK 32       /* threads, where clusters are asked for */
 #define GPU_RAGGED_MIN 64 /* vectors of a row: below that, edges cost more than vectors save */
@@ -228,6 +227,16 @@ static int fitting(const struct traits *t, struct eider_target target, int row, 
     return n;
 }
 
+/* What all rows share, which stays with `resident`, may leave too little room, and so may inputs
+ * wider than others. */
+static void fit_memory(const struct eider_layout *layout, struct eider_target target,
+                       struct eider_row_config *c)
+{
+    int64_t most = eider_row_shared_limit(target) - SHARED_FOR_REDUCTIONS;
+    if (eider_row_launch_bytes(layout, c) > most) c->resident = 0;
+    while (c->shared && eider_row_launch_bytes(layout, c) > most) c->shared = kept(c->shared / 2);
+}
+
 /* Whether the caller has left open what long rows are cut by. */
 static int is_open(const struct eider_config *config)
 {
@@ -255,18 +264,21 @@ static int choose_long(const struct eider_layout *layout, struct eider_target ta
     if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
     int is_map = r->kind == MAP, split = 1;
     while (!is_map && cluster < most && r->block_bytes < bytes / cluster) cluster *= 2;
-    while (is_map && split < SPLIT_MAX && r->block_bytes < bytes / split) split *= 2;
+    while (is_map && split < EIDER_ROW_SPLIT_MAX && r->block_bytes < bytes / split) split *= 2;
     int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;
     int keep = r->keep < each ? r->keep : kept(each);
     int shared = r->shares ? fitting(&t, target, r->row, each - keep) : 0;
+    struct eider_row_config c = {.vec = vec, .block = r->row, .row = r->row, .cluster = cluster};
+    c.keep = keep, c.shared = shared, c.resident = r->resident;
+    fit_memory(layout, target, &c);
     eider_config_choose(config, EIDER_PARAM_row, r->row);
     eider_config_choose(config, EIDER_PARAM_block, r->row);
     eider_config_choose(config, EIDER_PARAM_keep, keep);
     eider_config_choose(config, EIDER_PARAM_cluster, cluster);
-    eider_config_choose(config, EIDER_PARAM_shared, shared);
-    eider_config_choose(config, EIDER_PARAM_async, shared > 0);
+    eider_config_choose(config, EIDER_PARAM_shared, c.shared);
+    eider_config_choose(config, EIDER_PARAM_async, c.shared > 0);
     eider_config_choose(config, EIDER_PARAM_unroll, r->unroll);
-    eider_config_choose(config, EIDER_PARAM_resident, r->resident);
+    eider_config_choose(config, EIDER_PARAM_resident, c.resident);
     eider_config_choose(config, EIDER_PARAM_registers, r->registers);
     eider_config_choose(config, EIDER_PARAM_split, split);
     eider_config_choose_word(config, EIDER_PARAM_store, r->store);
@@ -292,7 +304,7 @@ static int split_of(const struct eider_layout *layout, struct eider_target targe
     int64_t block = eider_row_shared_limit(target) - SHARED_FOR_REDUCTIONS;
     int stays = config->choice[EIDER_PARAM_resident] > 0; /* blocks go through rows */
     if (!target.sm || !is_open(config) || stays || bytes <= EIDER_ROW_CLUSTER_MAX * block) return 1;
-    while (parts < SPLIT_MAX && 2 * parts * SPLIT_LENGTH <= layout->length) parts *= 2;
+    while (parts < EIDER_ROW_SPLIT_MAX && 2 * parts * SPLIT_LENGTH <= layout->length) parts *= 2;
     return (int)parts;
 }
 
@@ -360,8 +372,8 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
 
 /* With this vector and so many threads: all of the row kept, where it fits, so that nothing is
  * read twice; or read again, from the cache, in every stage. */
-static void add_split(const struct eider_layout *layout, int vec, int row, int unroll,
-                      struct eider_text *out)
+static void add_threads(const struct eider_layout *layout, int vec, int row, int unroll,
+                        struct eider_text *out)
 {
     struct traits t = traits_of(layout);
     int64_t vectors = vectors_of(layout, vec), each = (vectors + row - 1) / row;
@@ -426,7 +438,7 @@ static void add_shared(const struct eider_layout *layout, struct eider_target ta
 static void add_parts(const struct eider_layout *layout, int vec, int row, struct eider_text *out)
 {
     int most = 1;
-    while (most < SPLIT_MAX && most * (int64_t)SPLIT_LENGTH <= layout->length) most *= 2;
+    while (most < EIDER_ROW_SPLIT_MAX && most * (int64_t)SPLIT_LENGTH <= layout->length) most *= 2;
     if (most < SPLIT_TRIED) return;
     eider_text_add(out,
                    "vec=%d,row=%d,block=%d,cluster=1,keep=0,shared=0,split=%d|%d|%d,unroll=1|2|4,"
@@ -457,7 +469,7 @@ void eider_row_space(const struct eider_layout *layout, struct eider_target targ
     add_registers(rule, out);
     for (; vec <= 2 * c.vec && vec <= layout->vec_max; vec *= 2)
         for (int r = row; r <= ROW_FACTOR * c.row && r <= GPU_BLOCK_MAX; r *= 2)
-            add_split(layout, vec, r, c.unroll, out);
+            add_threads(layout, vec, r, c.unroll, out);
     for (int r = CLUSTER_BLOCK; r <= GPU_BLOCK_MAX && c.row >= CLUSTER_BLOCK; r *= 2) {
         if (target.sm >= EIDER_ROW_CLUSTER_SM) add_clusters(layout, c.vec, r, c.unroll, out);
         if (target.sm >= EIDER_ROW_ASYNC_SM) add_shared(layout, target, c.vec, r, out);

@@ -6,8 +6,8 @@
  * takes that and multiplies its sum by the power of the difference.  At the end all sums are
  * brought to the row's m.
  *
- * Invariants: a power is at most e^HEADROOM, so a sum of as many as a row has stays finite, and
- * the multiplications are so few that they lose nothing; equal references multiply by exactly 1.
+ * Invariants: a power is at most 2^64, so a sum of as many as a row has stays finite, and the
+ * multiplications are so few that they lose nothing; equal references multiply by exactly 1.
  * A lane that has seen nothing but -inf has the reference -inf and the sum 0, so what is masked
  * out never makes a NaN of the rest; a row of -inf only is what the program says.
  * This is not a way to find the largest value: that is a reduction as always.
@@ -20,7 +20,9 @@
 #include "ops.h"
 #include "pack.h"
 
-#define HEADROOM 4.0 /* e^4 = 55 terms' worth; a sum in f32 has room for 2^127 */
+#define HEADROOM 4.0 /* of a value, before its reference moves */
+/* Of 2, per unit of a value: HEADROOM makes a power of 2^64, and f32 ends at 2^128. */
+#define EXPONENT_MAX 16.0
 
 /* ---- Finding them --------------------------------------------------------------- */
 
@@ -40,8 +42,8 @@ static int is_number(const struct eider_lowered *l, eider_node id)
     return eider_cell_literal(cell_of(l, id), &value);
 }
 
-/* The difference that a power is of: exp(difference), or 2^(difference * a positive number); 0:
- * it is no power. */
+/* The difference that a power is of: exp(difference), or 2^(difference * a positive number, not too
+ * large a one); 0: it is no power. */
 static eider_node exponent(const struct eider_lowered *l, eider_node power)
 {
     enum eider_op op = (enum eider_op)cell_of(l, power)->op;
@@ -51,21 +53,27 @@ static eider_node exponent(const struct eider_lowered *l, eider_node power)
         int first = is_number(l, arg(l, e, 0));
         eider_node factor = arg(l, e, !first);
         double value;
-        if (!eider_cell_literal(cell_of(l, factor), &value) || !(value > 0)) return 0;
+        if (!eider_cell_literal(cell_of(l, factor), &value) ||
+            !(value > 0 && value <= EXPONENT_MAX))
+            return 0;
         e = arg(l, e, (uint32_t)first);
     }
     return cell_of(l, e)->op == EIDER_OP_sub ? e : 0;
 }
 
-/* Whether `id` is computed from `most` and numbers alone, at most so deep. */
-static int is_of(const struct eider_lowered *l, eider_node id, eider_node most, int depth)
+/* Whether `id` says that `most` is infinite: what else a select may ask for would be another
+ * reference than the largest value, from which powers may be too large. */
+static int is_infinite(const struct eider_lowered *l, eider_node id, eider_node most)
 {
-    const struct eider_cell *cell = cell_of(l, id);
-    if (id == most || is_number(l, id)) return 1;
-    if (depth == 0 || cell->n_args == 0 || eider_ops_reduces((enum eider_op)cell->op)) return 0;
-    for (uint32_t k = 0; k < cell->n_args; k++)
-        if (!is_of(l, arg(l, id, k), most, depth - 1)) return 0;
-    return 1;
+    if (cell_of(l, id)->op != EIDER_OP_eq) return 0;
+    for (uint32_t k = 0; k < 2; k++) {
+        eider_node a = arg(l, id, k);
+        double value;
+        if (cell_of(l, a)->op == EIDER_OP_abs) a = arg(l, a, 0);
+        if (a == most && eider_cell_literal(cell_of(l, arg(l, id, 1 - k)), &value) && isinf(value))
+            return 1;
+    }
+    return 0;
 }
 
 /* The largest of a's row that `reference` is: itself, or one that a select makes finite; or 0. */
@@ -74,7 +82,7 @@ static eider_node largest_in(const struct eider_lowered *l, eider_node reference
     eider_node most = reference;
     if (cell_of(l, reference)->op == EIDER_OP_select) {
         most = arg(l, reference, 2);
-        if (!is_number(l, arg(l, reference, 1)) || !is_of(l, arg(l, reference, 0), most, 4))
+        if (!is_number(l, arg(l, reference, 1)) || !is_infinite(l, arg(l, reference, 0), most))
             return 0;
     }
     enum eider_op op = (enum eider_op)cell_of(l, most)->op;
@@ -230,7 +238,7 @@ void eider_row_online_taken(struct eider_row_build *b, struct eider_row_total *t
 
 void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t)
 {
-    if (t->top) t->reference = reference_for(b, t, t->top->value, 1);
+    if (t->top) t->reference = reference_of_sum(b, t, t->top->value);
 }
 
 LLVMValueRef eider_row_online_moved(struct eider_row_build *b, const struct eider_row_total *t,
@@ -239,7 +247,7 @@ LLVMValueRef eider_row_online_moved(struct eider_row_build *b, const struct eide
     struct eider_row_total other = *t;
     other.value = sum;
     other.lost = NULL;
-    other.reference = reference_for(b, t, most, 1);
+    other.reference = reference_of_sum(b, t, most);
     if (b->e->status == EIDER_OK) move_to(b, &other, t->reference, 1);
     return other.value;
 }
@@ -248,5 +256,10 @@ LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_
 {
     LLVMValueRef reference = reference_for(b, t, t->top->value, 1);
     LLVMValueRef factor = power_of(b, t, t->reference, reference, 1);
-    return b->e->status == EIDER_OK ? p_mul(b->e, t->value, factor) : t->value;
+    if (b->e->status != EIDER_OK) return t->value;
+    LLVMValueRef sum = p_mul(b->e, t->value, factor);
+    if (b->layout->length) return sum;
+    LLVMValueRef zero = eider_row_number(b->i32, 0); /* a row of length 0 has the sum 0 */
+    LLVMValueRef is_empty = LLVMBuildICmp(b->e->builder, LLVMIntEQ, b->cols, zero, "");
+    return p_select(b->e, is_empty, LLVMConstNull(LLVMTypeOf(sum)), sum);
 }

@@ -241,3 +241,52 @@ double row_one_nan(size_t i, int64_t row, int64_t col)
 
 const char row_softmax[] = "m = max(x); e = exp(x - m); y = e / sum(e)\n"
                            "l = logsumexp(x); a = argmax(x); k = argmin(x)";
+
+/* ---- For several suites ----------------------------------------------------------- */
+
+const char row_everything[] =
+    "in x, w: column, s: row\n"
+    "m = max(x); e = exp(x - m); y = e / sum(e) * w\n"
+    "z = (x - mean(x)) * s + pick(x, argmin(x))\n"
+    "a = argmax(x); l = logsumexp(x); p = pick(x * w, cols() - 1) + sum(select(x > 0, x, 0))\n"
+    "q = select(any(x > 1.99) or all(x < 1), amin(x), 7) + col() * 0 + row()\n";
+
+double row_ties(size_t i, int64_t row, int64_t col)
+{
+    (void)i;
+    return (double)((row + 7 * col) % 5);
+}
+
+double row_all_equal(size_t i, int64_t row, int64_t col)
+{
+    (void)i, (void)col;
+    return row ? -INFINITY : NAN;
+}
+
+double row_tiny_after_large(size_t i, int64_t row, int64_t col)
+{
+    (void)i, (void)row;
+    return col ? 0x1p-26 : 1;
+}
+
+double row_large_mean(size_t i, int64_t row, int64_t col)
+{
+    (void)i;
+    return (row ? 10000 : 40000) + (row ? (double)col * 1e-3 : (double)(col % 4));
+}
+
+double row_same(size_t i, int64_t row, int64_t col)
+{
+    return row % 3 == 1 ? row_wave(i, 0, col) : row % 3 == 2 ? NAN : row_wave(i, row, col) * 1e30;
+}
+
+uint64_t row_random_state;
+
+uint32_t row_below(uint32_t n)
+{
+    row_random_state += 0x9E3779B97F4A7C15u;
+    uint64_t x = row_random_state;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return (uint32_t)((x ^ x >> 31) % n);
+}

@@ -71,4 +71,20 @@ double row_masked(size_t i, int64_t row, int64_t col);
 double row_one_nan(size_t i, int64_t row, int64_t col);
 extern const char row_softmax[];
 
+/* Several stages, all kinds of reductions, operands of every extent, places, full and other
+ * outputs. */
+extern const char row_everything[];
+/* Every value many times; a row of NaN and others of -inf. */
+double row_ties(size_t i, int64_t row, int64_t col);
+double row_all_equal(size_t i, int64_t row, int64_t col);
+/* 1, and what a sum in f32 loses next to it; values near one another and far from 0. */
+double row_tiny_after_large(size_t i, int64_t row, int64_t col);
+double row_large_mean(size_t i, int64_t row, int64_t col);
+/* Rows 1, 4, ... are the same, whatever surrounds them. */
+double row_same(size_t i, int64_t row, int64_t col);
+
+/* A number below `n`, by chance that begins anew where row_random_state is set (splitmix64). */
+extern uint64_t row_random_state;
+uint32_t row_below(uint32_t n);
+
 #endif

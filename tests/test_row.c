@@ -23,14 +23,6 @@
 
 /* ---- Every length -------------------------------------------------------------- */
 
-/* Several stages, all kinds of reductions, an output per row and full ones. */
-static const char everything[] =
-    "in x, w: column, s: row\n"
-    "m = max(x); e = exp(x - m); y = e / sum(e) * w\n"
-    "z = (x - mean(x)) * s + pick(x, argmin(x))\n"
-    "a = argmax(x); l = logsumexp(x); p = pick(x * w, cols() - 1) + sum(select(x > 0, x, 0))\n"
-    "q = select(any(x > 1.99) or all(x < 1), amin(x), 7) + col() * 0 + row()\n";
-
 static const char *const schedules[] = {
     NULL,
     "block=32,row=32,vec=1,keep=1,unroll=1",
@@ -79,7 +71,7 @@ static void lengths_in_every_schedule(void **state)
     (void)state;
     for (size_t k = 0; k < COUNT(lengths); k++)
         for (size_t s = k % 4; s < COUNT(schedules); s += 4)
-            row_check((struct row_call){.text = everything,
+            row_check((struct row_call){.text = row_everything,
                                         .config = schedules[s],
                                         .rows = 3,
                                         .cols = lengths[k],
@@ -131,7 +123,7 @@ static void vectors_of_every_width(void **state)
     static const int64_t lengths[] = {64, 192, 640, 2048};
     (void)state;
     for (size_t i = 0; i < COUNT(configs); i++)
-        row_check((struct row_call){.text = everything,
+        row_check((struct row_call){.text = row_everything,
                                     .config = configs[i],
                                     .rows = 5,
                                     .cols = lengths[i % COUNT(lengths)],
@@ -145,7 +137,7 @@ static void every_type(void **state)
     static const double tolerances[] = {2e-3, 1e-2, 1e-13};
     (void)state;
     for (size_t t = 0; t < COUNT(types); t++)
-        row_check((struct row_call){.text = everything,
+        row_check((struct row_call){.text = row_everything,
                                     .config = t ? "block=32,row=32,vec=4,keep=1,unroll=1" : NULL,
                                     .type = types[t],
                                     .math = EIDER_MATH_FAST,
@@ -180,7 +172,7 @@ static void rows_and_pointers_anywhere(void **state)
     (void)state;
     for (int k = 0; k < 8; k++)
         row_check(
-            (struct row_call){.text = everything,
+            (struct row_call){.text = row_everything,
                               .config = k & 4   ? "cluster=2,block=32,row=32,vec=4,keep=1,unroll=1"
                                         : k & 1 ? "block=32,row=16,vec=4,keep=1,unroll=1"
                                                 : NULL,
@@ -191,7 +183,7 @@ static void rows_and_pointers_anywhere(void **state)
                               .fill = row_wave},
             2e-6, 1);
     for (int k = 0; k < 15; k++) /* one kernel for every length, by vectors and without */
-        row_check((struct row_call){.text = everything,
+        row_check((struct row_call){.text = row_everything,
                                     .config = any[k % 3],
                                     .rows = 2,
                                     .cols = k / 3 * 23,
@@ -226,7 +218,8 @@ static void places_are_compared_in_64_bits(void **state)
 static void no_rows_is_nothing_to_do(void **state)
 {
     (void)state;
-    row_check((struct row_call){.text = everything, .rows = 0, .cols = 10, .fill = row_wave}, 0, 1);
+    row_check((struct row_call){.text = row_everything, .rows = 0, .cols = 10, .fill = row_wave}, 0,
+              1);
 }
 
 static void long_rows(void **state)
@@ -286,19 +279,6 @@ static void special_values_in_every_lane(void **state)
                       1e-6, 1e-30);
 }
 
-/* Every value many times, in all blocks. */
-static double ties(size_t i, int64_t row, int64_t col)
-{
-    (void)i;
-    return (double)((row + 7 * col) % 5);
-}
-
-static double all_equal(size_t i, int64_t row, int64_t col)
-{
-    (void)i, (void)col;
-    return row ? -INFINITY : NAN;
-}
-
 static void the_first_of_equal_elements_is_found_in_any_block(void **state)
 {
     static const char text[] = "a = argmax(x); b = argmin(x); c = argmax(-abs(x))";
@@ -308,17 +288,11 @@ static void the_first_of_equal_elements_is_found_in_any_block(void **state)
                                     .config = clusters[k / 2],
                                     .rows = 2,
                                     .cols = 150,
-                                    .fill = k % 2 ? all_equal : ties},
+                                    .fill = k % 2 ? row_all_equal : row_ties},
                   0, 1);
 }
 
 /* ---- Accuracy --------------------------------------------------------------------- */
-
-static double large_mean(size_t i, int64_t row, int64_t col)
-{
-    (void)i;
-    return (row ? 10000 : 40000) + (row ? (double)col * 1e-3 : (double)(col % 4));
-}
 
 /* The mean is rounded to f32, and the deviations must not notice. */
 static void a_mean_far_from_zero_costs_no_digits(void **state)
@@ -332,14 +306,8 @@ static void a_mean_far_from_zero_costs_no_digits(void **state)
                                     .math = EIDER_MATH_FAST,
                                     .rows = 2,
                                     .cols = 16,
-                                    .fill = large_mean},
+                                    .fill = row_large_mean},
                   1e-5, 1e-3);
-}
-
-static double tiny_after_large(size_t i, int64_t row, int64_t col)
-{
-    (void)i, (void)row;
-    return col ? 0x1p-26 : 1;
 }
 
 static double tiny_down(size_t i, int64_t row, int64_t col)
@@ -358,7 +326,7 @@ static void long_sums_keep_what_rounding_loses(void **state)
                                     .config = configs[k],
                                     .rows = 1,
                                     .cols = 200001,
-                                    .fill = tiny_after_large},
+                                    .fill = row_tiny_after_large},
                   1.2e-7, 1);
 }
 
@@ -598,12 +566,6 @@ static void inputs_of_one_dimension_have_rows_or_columns(void **state)
 
 /* ---- Independence and aliasing -------------------------------------------------------- */
 
-/* The same row, wherever it stands and whatever surrounds it. */
-static double same_row(size_t i, int64_t row, int64_t col)
-{
-    return row % 3 == 1 ? row_wave(i, 0, col) : row % 3 == 2 ? NAN : row_wave(i, row, col) * 1e30;
-}
-
 static void a_row_does_not_depend_on_others(void **state)
 {
     static const char *const configs[] = {NULL, "block=64,row=16,vec=2,keep=1,unroll=1",
@@ -613,7 +575,7 @@ static void a_row_does_not_depend_on_others(void **state)
     (void)state;
     for (size_t k = 0; k < COUNT(configs); k++) {
         struct row_call c = {
-            .text = row_softmax, .config = configs[k], .rows = 17, .cols = 98, .fill = same_row};
+            .text = row_softmax, .config = configs[k], .rows = 17, .cols = 98, .fill = row_same};
         struct row_call few = c;
         few.rows = 2;
         row_make(&c);
@@ -822,7 +784,7 @@ static void kernels_assemble_for_gpus(void **state)
     eider_program *program;
     eider_tensor args[9];
     (void)state;
-    must(eider_program_parse(row_context, everything, &program));
+    must(eider_program_parse(row_context, row_everything, &program));
     for (size_t i = 0; i < 9; i++) args[i] = tensor_of(NULL, EIDER_BF16, 2, column);
     for (size_t i = 0; i < COUNT(full); i++) args[full[i]].shape = shape;
     for (size_t i = 0; i < COUNT(per_row); i++) args[per_row[i]].shape = row;

@@ -25,18 +25,6 @@
 #define DAMAGED 2000
 #define TEXT_BYTES 4096
 
-static uint64_t random_state;
-
-/* Below `n`. */
-static uint32_t below(uint32_t n)
-{
-    random_state += 0x9E3779B97F4A7C15u;
-    uint64_t x = random_state;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return (uint32_t)((x ^ x >> 31) % n);
-}
-
 static uint64_t number_in(const char *variable, uint64_t otherwise)
 {
     const char *value = getenv(variable);
@@ -61,7 +49,7 @@ static void add(struct text *t, const char *what)
 
 static void add_any(struct text *t, const char *const *what, size_t n)
 {
-    add(t, what[below((uint32_t)n)]);
+    add(t, what[row_below((uint32_t)n)]);
 }
 
 /* Forms of an expression; % is another one, P a place, X an input of all elements.  What would
@@ -109,8 +97,8 @@ static const char *const places[] = {"0",
 static void add_expression(struct text *t, int depth)
 {
     char name[16];
-    if (t->n_names && below(5) == 0) {
-        snprintf(name, sizeof name, "t%d", (int)below((uint32_t)t->n_names));
+    if (t->n_names && row_below(5) == 0) {
+        snprintf(name, sizeof name, "t%d", (int)row_below((uint32_t)t->n_names));
         add(t, name);
         return;
     }
@@ -118,7 +106,7 @@ static void add_expression(struct text *t, int depth)
         add_any(t, leaves, COUNT(leaves));
         return;
     }
-    for (const char *form = forms[below(COUNT(forms))]; *form; form++) {
+    for (const char *form = forms[row_below(COUNT(forms))]; *form; form++) {
         char one[] = {*form, '\0'};
         if (*form == '%')
             add_expression(t, depth - 1);
@@ -137,18 +125,18 @@ static void write_program(struct text *t)
     char name[32];
     memset(t, 0, sizeof *t);
     add(t, "in x, y, w: column, s: row, k: i32 row\n");
-    for (uint32_t n = below(3); n; n--) {
+    for (uint32_t n = row_below(3); n; n--) {
         snprintf(name, sizeof name, "t%d = ", t->n_names);
         add(t, name);
         add_expression(t, 2);
         add(t, "\n");
         t->n_names++;
     }
-    for (uint32_t i = 0, n = 1 + below(3); i < n; i++) {
-        int is_sum = below(4) == 0;
+    for (uint32_t i = 0, n = 1 + row_below(3); i < n; i++) {
+        int is_sum = row_below(4) == 0;
         snprintf(name, sizeof name, is_sum ? "r%u = colsum(" : "r%u = ", (unsigned)i);
         add(t, name);
-        add_expression(t, 1 + (int)below(3));
+        add_expression(t, 1 + (int)row_below(3));
         add(t, is_sum ? ")\n" : "\n");
     }
 }
@@ -172,11 +160,11 @@ static void run_kernel(const eider_program *program)
                                           "split=4,block=32,row=32,vec=1,unroll=2",
                                           "cluster=2,block=32,row=32,vec=1,keep=2,unroll=1"};
     struct row_call c = {.text = eider_program_text(program),
-                         .config = configs[below(COUNT(configs))],
-                         .type = types[below(COUNT(types))],
+                         .config = configs[row_below(COUNT(configs))],
+                         .type = types[row_below(COUNT(types))],
                          .math = EIDER_MATH_FAST,
-                         .rows = 1 + below(6),
-                         .cols = 3 + below(90),
+                         .rows = 1 + row_below(6),
+                         .cols = 3 + row_below(90),
                          .fill = any_value};
     if (c.type == EIDER_F64) c.math = EIDER_MATH_EXACT;
     int has_16_bits = c.type == EIDER_BF16 || c.type == EIDER_F16;
@@ -332,14 +320,14 @@ static void run_case(uint64_t number)
 {
     struct text t;
     eider_program *program, *back;
-    random_state = number * 0xD1342543DE82EF95u;
+    row_random_state = number * 0xD1342543DE82EF95u;
     write_program(&t);
     if (getenv("EIDER_RANDOM_CASES"))
         fprintf(stderr, "case %llu:\n%s\n", (unsigned long long)number, t.bytes);
     if (eider_program_parse(row_context, t.bytes, &program) != EIDER_OK)
         fail_msg("%s%s", t.bytes, eider_error());
     run_program(program);
-    eider_grad_options options = {.with_forward = below(3) == 0};
+    eider_grad_options options = {.with_forward = row_below(3) == 0};
     if (eider_program_grad(program, &options, &back) != EIDER_OK)
         fail_msg("%s%s", t.bytes, eider_error());
     compare_slopes(program, back);
@@ -370,10 +358,10 @@ static const char *const tokens[] = {
 
 static void damage(char *text, size_t room)
 {
-    size_t n = strlen(text), at = below((uint32_t)n + 1);
-    const char *token = tokens[below(COUNT(tokens))];
-    size_t more = strlen(token), cut = below(6);
-    switch (below(3)) {
+    size_t n = strlen(text), at = row_below((uint32_t)n + 1);
+    const char *token = tokens[row_below(COUNT(tokens))];
+    size_t more = strlen(token), cut = row_below(6);
+    switch (row_below(3)) {
     case 0:
         if (at + cut <= n) memmove(text + at, text + at + cut, n - at - cut + 1);
         break;
@@ -384,7 +372,7 @@ static void damage(char *text, size_t room)
         }
         break;
     default:
-        if (at < n) text[at] = (char)(1 + below(126));
+        if (at < n) text[at] = (char)(1 + row_below(126));
         break;
     }
 }
@@ -421,14 +409,14 @@ static void damaged_texts_give_one_error_or_are_programs(void **state)
     size_t n_programs = 0, n_good = 0;
     (void)state;
     while (eider_programs_row(n_programs)) n_programs++;
-    random_state = number_in("EIDER_RANDOM_FIRST", 1);
+    row_random_state = number_in("EIDER_RANDOM_FIRST", 1);
     for (int i = 0; i < DAMAGED; i++) {
         struct text t;
         char text[2 * TEXT_BYTES];
         write_program(&t);
         snprintf(text, sizeof text, "%s",
-                 i % 2 ? t.bytes : eider_programs_row(below((uint32_t)n_programs))->text);
-        for (uint32_t k = 1 + below(3); k; k--) damage(text, sizeof text);
+                 i % 2 ? t.bytes : eider_programs_row(row_below((uint32_t)n_programs))->text);
+        for (uint32_t k = 1 + row_below(3); k; k--) damage(text, sizeof text);
         n_good += (size_t)survives(text);
     }
     assert_true(n_good > DAMAGED / 50 && n_good < DAMAGED);

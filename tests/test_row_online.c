@@ -48,9 +48,11 @@ static double orders(size_t i, int64_t row, int64_t col)
 static double infinite(size_t i, int64_t row, int64_t col)
 {
     double wave = row_wave(i, row, col);
-    switch (row % 8) {
+    switch (row % 9) {
     case 0:
         return -INFINITY;
+    case 8:
+        return -2000 + wave; /* what is left of nothing must not be moved to it */
     case 1:
         return col == 5 ? 3 : -INFINITY;
     case 2:
@@ -80,6 +82,8 @@ static const char *const configs[] = {
     "cluster=2,block=32,row=32,vec=2,keep=0,unroll=1",
     "cluster=8,block=32,row=32,vec=1,keep=0,unroll=1",
     "cluster=4,block=64,row=64,vec=1,keep=1,shared=1,unroll=1",
+    "split=2,block=32,row=32,vec=1,keep=0,unroll=1",
+    "split=64,block=1,row=1,vec=1,keep=0,unroll=1",
 };
 
 static const char *const texts[] = {
@@ -105,7 +109,7 @@ static void check_all(row_filler fill, eider_dtype type, eider_math math, double
                                         .config = config,
                                         .type = type,
                                         .math = math,
-                                        .rows = 8,
+                                        .rows = 9,
                                         .cols = cols,
                                         .fill = fill},
                       tolerance, 1e-30);
@@ -123,6 +127,37 @@ static void short_powers_are_as_good_as_ever(void **state)
 {
     (void)state;
     check_all(orders, EIDER_F32, EIDER_MATH_FAST, 1e-5);
+}
+
+/* Steps that are within the headroom, of powers that are not. */
+static double steep(size_t i, int64_t row, int64_t col)
+{
+    (void)i;
+    return row % 2 ? (double)(col % 3) * 2 : 99 - (double)(col % 4) + (col == 30 ? 2000 : 0);
+}
+
+/* Large factors, and references that are not the largest value, are no sums of this kind. */
+static void powers_beyond_the_headroom_are_left_alone(void **state)
+{
+    static const char *const other[] = {
+        "m = max(x); e = exp((x - m) * 50); y = e / sum(e)",
+        "m = max(x); e = exp((x - m) * 9); y = e / sum(e)",
+        "m = max(x); s = sum(exp(x - select(m < 1000, 0, m)))",
+        "m = max(x); s = sum(exp(x - select(abs(m) == inf, 0, m)))",
+    };
+    (void)state;
+    for (size_t t = 0; t < COUNT(other); t++)
+        for (size_t k = 0; k < COUNT(configs); k++) {
+            char config[128];
+            snprintf(config, sizeof config, "%s,online=1", configs[k]);
+            row_check((struct row_call){.text = other[t],
+                                        .config = config,
+                                        .math = t % 2 ? EIDER_MATH_FAST : EIDER_MATH_APPROX,
+                                        .rows = 2,
+                                        .cols = 300,
+                                        .fill = steep},
+                      1e-2, 1e-30);
+        }
 }
 
 static void infinite_values_stay_what_they_are(void **state)
@@ -219,14 +254,31 @@ static void the_default_goes_over_a_row_as_seldom_as_it_can(void **state)
     }
 }
 
+/* A default config is one that the template takes, also where weights stay in shared memory. */
+static void no_default_is_refused(void **state)
+{
+    static const char *const names[] = {"add_rmsnorm_full",   "add_layernorm",
+                                        "add_layernorm_full", "rmsnorm_backward",
+                                        "layernorm_backward", "add_rmsnorm_fp8"};
+    static const char *const targets[] = {"sm_80", "sm_86", "sm_90", "sm_100", "sm_120"};
+    static const int64_t lengths[] = {4096, 16383, 17000, 20480, 28672, 32768, 40960, 131072};
+    (void)state;
+    for (size_t n = 0; n < COUNT(names); n++)
+        for (size_t t = 0; t < COUNT(targets); t++)
+            for (size_t k = 0; k < COUNT(lengths); k++)
+                config_of(names[n], EIDER_BF16, lengths[k], targets[t]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_of_values_costs_no_digits),
         cmocka_unit_test(short_powers_are_as_good_as_ever),
+        cmocka_unit_test(powers_beyond_the_headroom_are_left_alone),
         cmocka_unit_test(infinite_values_stay_what_they_are),
         cmocka_unit_test(a_pass_is_saved),
         cmocka_unit_test(the_default_goes_over_a_row_as_seldom_as_it_can),
+        cmocka_unit_test(no_default_is_refused),
     };
     return cmocka_run_group_tests(tests, row_set_up, row_tear_down);
 }

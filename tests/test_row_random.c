@@ -22,18 +22,6 @@
 #define USUAL_CASES 32
 #define CASES_OF_A_CONTEXT 16 /* it keeps kernels, and those the stacks of their threads */
 
-static uint64_t random_state;
-
-/* Below `n`. */
-static uint32_t below(uint32_t n)
-{
-    random_state += 0x9E3779B97F4A7C15u;
-    uint64_t x = random_state;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return (uint32_t)((x ^ x >> 31) % n);
-}
-
 /* ---- What a case is ------------------------------------------------------------- */
 
 static const char *const texts[] = {
@@ -66,7 +54,7 @@ static int choose_value(const char *parameter, const char **out)
         if (strcmp(name, parameter) == 0) break;
     uint32_t n = 1;
     for (const char *c = values; *c; c++) n += *c == '|';
-    for (uint32_t at = below(n); at; at--) values = strchr(values, '|') + 1;
+    for (uint32_t at = row_below(n); at; at--) values = strchr(values, '|') + 1;
     *out = values;
     return (int)strcspn(values, "|");
 }
@@ -75,13 +63,13 @@ static void choose_config(char *out, size_t size)
 {
     size_t used = 0;
     out[0] = '\0';
-    uint32_t rarity = 1 + below(4), splits = below(4) == 0;
+    uint32_t rarity = 1 + row_below(4), splits = row_below(4) == 0;
     for (size_t i = 0; i < COUNT(parameters); i++) {
         const char *value;
-        if (below(rarity + 1) > 1) continue;
-        if (strcmp(parameters[i], "registers") == 0 && below(8)) continue; /* GPUs only */
+        if (row_below(rarity + 1) > 1) continue;
+        if (strcmp(parameters[i], "registers") == 0 && row_below(8)) continue; /* GPUs only */
         if (strcmp(parameters[i], "split") == 0 && !splits) continue;
-        if (strstr("row keep cluster shared resident", parameters[i]) && splits && below(8))
+        if (strstr("row keep cluster shared resident", parameters[i]) && splits && row_below(8))
             continue; /* what parts of rows do not have */
         int bytes = choose_value(parameters[i], &value);
         used += (size_t)snprintf(out + used, size - used, "%s%s=%.*s", used ? "," : "",
@@ -92,7 +80,7 @@ static void choose_config(char *out, size_t size)
 static int64_t choose_cols(void)
 {
     static const int64_t lengths[] = {128, 256, 512, 1024, 4097, 50257};
-    return below(8) ? 1 + below(300) : lengths[below(COUNT(lengths))];
+    return row_below(8) ? 1 + row_below(300) : lengths[row_below(COUNT(lengths))];
 }
 
 static double small_places(size_t i, int64_t row, int64_t col)
@@ -104,8 +92,9 @@ static const char *choose_text(int *is_named)
 {
     size_t n = 0;
     while (eider_programs_row(n)) n++;
-    *is_named = (int)below(2);
-    return *is_named ? eider_programs_row(below((uint32_t)n))->name : texts[below(COUNT(texts))];
+    *is_named = (int)row_below(2);
+    return *is_named ? eider_programs_row(row_below((uint32_t)n))->name
+                     : texts[row_below(COUNT(texts))];
 }
 
 static struct row_call choose_call(char *config, size_t size)
@@ -114,15 +103,15 @@ static struct row_call choose_call(char *config, size_t size)
     int is_named;
     struct row_call c = {.text = choose_text(&is_named), .config = config};
     c.fill = is_named ? small_places : row_wave;
-    c.type = types[below(COUNT(types))];
+    c.type = types[row_below(COUNT(types))];
     c.math = c.type == EIDER_F64 ? EIDER_MATH_EXACT : EIDER_MATH_FAST;
     c.cols = choose_cols();
     if (c.cols > 300 && c.type == EIDER_F16) c.type = EIDER_BF16; /* sums of f16 end at 65504 */
-    c.rows = c.cols > 4000 ? 1 + below(3) : below(10);
-    c.misalign = below(2) ? below(9) : 0;
-    c.apart = below(4) ? 0 : below(4);
-    c.gap = below(2) ? 0 : below(6);
-    c.any = below(5) == 0;
+    c.rows = c.cols > 4000 ? 1 + row_below(3) : row_below(10);
+    c.misalign = row_below(2) ? row_below(9) : 0;
+    c.apart = row_below(4) ? 0 : row_below(4);
+    c.gap = row_below(2) ? 0 : row_below(6);
+    c.any = row_below(5) == 0;
     choose_config(config, size);
     return c;
 }
@@ -174,7 +163,7 @@ static int run_case(uint64_t number)
 {
     char config[256];
     size_t from = 0, to = 0;
-    random_state = number * 0xD1342543DE82EF95u;
+    row_random_state = number * 0xD1342543DE82EF95u;
     struct row_call c = choose_call(config, sizeof config);
     if (getenv("EIDER_RANDOM_CASES"))
         fprintf(stderr,
@@ -183,7 +172,7 @@ static int run_case(uint64_t number)
                 (unsigned long long)number, c.text, config, (long long)c.rows, (long long)c.cols,
                 (int)c.type, (int)c.misalign, (int)c.apart, (int)c.gap, c.any ? ", any" : "");
     row_make(&c);
-    int in_place = below(3) == 0 && find_place(&c, &from, &to);
+    int in_place = row_below(3) == 0 && find_place(&c, &from, &to);
     void *own = in_place ? c.args[to].data : NULL;
     if (in_place) c.args[to].data = c.args[from].data;
     int ran = launch_once(&c, in_place);

@@ -20,14 +20,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* Stages that depend on one another, operands of every extent, places, full and other outputs. */
-static const char everything[] =
-    "in x, w: column, s: row\n"
-    "m = max(x); e = exp(x - m); y = e / sum(e) * w\n"
-    "z = (x - mean(x)) * s + pick(x, argmin(x))\n"
-    "a = argmax(x); l = logsumexp(x); p = pick(x * w, cols() - 1) + sum(select(x > 0, x, 0))\n"
-    "q = select(any(x > 1.99) or all(x < 1), amin(x), 7) + col() * 0 + row()\n";
-
 /* Types of different sizes among what is in the row. */
 static const char mixed[] = "in x: bf16, r: f32, w: column\n"
                             "out y: f32, t: bf16, b: bool, n\n"
@@ -72,7 +64,7 @@ static void every_length_at_every_shift(void **state)
         size_t t = (size_t)k % COUNT(types), s = (size_t)k % COUNT(schedules);
         while (!allows(length, vec)) vec /= 2;
         for (size_t misalign = (size_t)k % 3; misalign < 8; misalign += 4)
-            row_check((struct row_call){.text = everything,
+            row_check((struct row_call){.text = row_everything,
                                         .config = config_of(s, vec, config, sizeof config),
                                         .type = types[t],
                                         .math = EIDER_MATH_FAST,
@@ -107,7 +99,7 @@ static void rows_longer_than_what_is_kept(void **state)
     char config[64];
     (void)state;
     for (size_t s = 0; s < COUNT(schedules); s++)
-        row_check((struct row_call){.text = everything,
+        row_check((struct row_call){.text = row_everything,
                                     .config = config_of(s, 8, config, sizeof config),
                                     .type = s % 2 ? EIDER_BF16 : EIDER_F32,
                                     .math = EIDER_MATH_FAST,
@@ -226,7 +218,7 @@ static void nothing_outside_of_the_memory_is_touched(void **state)
     for (size_t k = 0; k < 4 * COUNT(lengths); k++) {
         int64_t length = lengths[k / 4];
         struct row_call c = {
-            .text = everything,
+            .text = row_everything,
             .config = config_of((k * 5 + k / 4) % COUNT(schedules), 8, config, sizeof config),
             .type = k & 2 ? EIDER_BF16 : EIDER_F32,
             .math = EIDER_MATH_FAST,
@@ -306,7 +298,7 @@ static void vectors_are_aligned(void **state)
         snprintf(config, sizeof config, "row=1,block=%d,keep=%d,unroll=%d,vec=%d", k % 2 ? 32 : 1,
                  (int)k % 3, 1 + (int)k % 2, vecs[k / 2 % 4]);
         run_aligned(c, 1e-2);
-        c.text = everything;
+        c.text = row_everything;
         c.type = k % 3 ? EIDER_F32 : EIDER_F64;
         run_aligned(c, 2e-6);
     }
@@ -400,7 +392,7 @@ static void copies_take_whole_vectors_of_the_row_alone(void **state)
     n_copied = n_misplaced = 0;
     for (size_t k = 0; k < 4 * COUNT(copied); k++) {
         size_t t = k / 2 % COUNT(types);
-        struct row_call c = {.text = k / COUNT(copied) % 2 ? mixed : everything,
+        struct row_call c = {.text = k / COUNT(copied) % 2 ? mixed : row_everything,
                              .config = copied[k % COUNT(copied)],
                              .type = types[t],
                              .math = EIDER_MATH_FAST,
@@ -674,7 +666,7 @@ static void a_shifted_row_after_one_that_is_not_has_all_its_vectors(void **state
     (void)state;
     for (size_t k = 0; k < COUNT(schedules_of_shared); k++)
         for (int64_t gap = 0; gap < 4; gap++)
-            row_check((struct row_call){.text = everything,
+            row_check((struct row_call){.text = row_everything,
                                         .config = schedules_of_shared[k],
                                         .rows = 23,
                                         .cols = 128,

@@ -34,21 +34,6 @@ static const char *const schedules[] = {
     "split=32",
 };
 
-/* Several stages, all kinds of reductions, an output per row and full ones. */
-static const char everything[] =
-    "in x, w: column, s: row\n"
-    "m = max(x); e = exp(x - m); y = e / sum(e) * w\n"
-    "z = (x - mean(x)) * s + pick(x, argmin(x))\n"
-    "a = argmax(x); l = logsumexp(x); p = pick(x * w, cols() - 1) + sum(select(x > 0, x, 0))\n"
-    "q = select(any(x > 1.99) or all(x < 1), amin(x), 7) + col() * 0 + row()\n";
-
-/* A process has 65530 mappings, and a kernel keeps the stacks of its blocks' threads. */
-static void forget_kernels(void **state)
-{
-    row_tear_down(state);
-    row_set_up(state);
-}
-
 static int parts_of(const char *config)
 {
     return atoi(strstr(config, "split=") + strlen("split="));
@@ -56,6 +41,7 @@ static int parts_of(const char *config)
 
 static void lengths_around_the_number_of_parts(void **state)
 {
+    (void)state;
     for (size_t s = 0; s < COUNT(schedules); s++) {
         int64_t parts = parts_of(schedules[s]), threads = s == 2 ? 64 * parts : 32 * parts;
         const int64_t lengths[] = {1,           2,       parts - 1,   parts, parts + 1,
@@ -64,7 +50,7 @@ static void lengths_around_the_number_of_parts(void **state)
             int64_t cols = lengths[k] > 0 && lengths[k] < 5000 ? lengths[k] : 7;
             if (strstr(schedules[s], "vec=2") || strstr(schedules[s], "vec=4"))
                 cols += cols % 4 ? 4 - cols % 4 : 0;
-            row_check((struct row_call){.text = everything,
+            row_check((struct row_call){.text = row_everything,
                                         .config = schedules[s],
                                         .rows = 1 + (int64_t)k % 3,
                                         .cols = cols,
@@ -72,7 +58,6 @@ static void lengths_around_the_number_of_parts(void **state)
                                         .any = k % 4 == 3},
                       2e-6, 1);
         }
-        forget_kernels(state);
     }
 }
 
@@ -80,7 +65,7 @@ static void rows_and_pointers_anywhere(void **state)
 {
     (void)state;
     for (int k = 0; k < 8; k++)
-        row_check((struct row_call){.text = everything,
+        row_check((struct row_call){.text = row_everything,
                                     .config = k & 1 ? "split=4,block=32,row=32,vec=4"
                                                     : "split=16,block=1,row=1,vec=8",
                                     .rows = 3,
@@ -97,7 +82,7 @@ static void every_type(void **state)
     static const double tolerances[] = {2e-3, 1e-2, 1e-13};
     (void)state;
     for (size_t t = 0; t < COUNT(types); t++)
-        row_check((struct row_call){.text = everything,
+        row_check((struct row_call){.text = row_everything,
                                     .config = t ? "split=4,block=64,row=64,vec=4" : "split=8",
                                     .type = types[t],
                                     .math = EIDER_MATH_FAST,
@@ -159,7 +144,7 @@ static void no_rows_is_nothing_to_do(void **state)
 {
     (void)state;
     for (size_t s = 0; s < COUNT(schedules); s++) {
-        row_check((struct row_call){.text = everything,
+        row_check((struct row_call){.text = row_everything,
                                     .config = schedules[s],
                                     .rows = 0,
                                     .cols = 12,
@@ -189,6 +174,7 @@ static void special_values_in_every_part(void **state)
         "split=2,block=1,row=1,vec=1,online=1",   "split=8,block=1,row=1,vec=2",
         "split=128,block=1,row=1,vec=1,online=1", "split=2,block=64,row=64,vec=1,online=1",
         "split=2,block=32,row=32,vec=1",          "split=4,block=64,row=64,vec=2"};
+    (void)state;
     for (size_t f = 0; f < COUNT(fillers); f++)
         for (size_t k = 0; k < COUNT(configs); k++)
             row_check((struct row_call){.text = row_softmax,
@@ -197,20 +183,6 @@ static void special_values_in_every_part(void **state)
                                         .cols = 144,
                                         .fill = fillers[f]},
                       1e-6, 1e-30);
-    forget_kernels(state);
-}
-
-/* Every value many times, in all parts. */
-static double ties(size_t i, int64_t row, int64_t col)
-{
-    (void)i;
-    return (double)((row + 7 * col) % 5);
-}
-
-static double all_equal(size_t i, int64_t row, int64_t col)
-{
-    (void)i, (void)col;
-    return row ? -INFINITY : NAN;
 }
 
 static void the_first_of_equal_elements_is_found_in_any_part(void **state)
@@ -222,23 +194,11 @@ static void the_first_of_equal_elements_is_found_in_any_part(void **state)
                                     .config = schedules[k / 2],
                                     .rows = 2,
                                     .cols = 156,
-                                    .fill = k % 2 ? all_equal : ties},
+                                    .fill = k % 2 ? row_all_equal : row_ties},
                   0, 1);
 }
 
 /* ---- Accuracy ---------------------------------------------------------------------- */
-
-static double tiny_after_large(size_t i, int64_t row, int64_t col)
-{
-    (void)i, (void)row;
-    return col ? 0x1p-26 : 1;
-}
-
-static double large_mean(size_t i, int64_t row, int64_t col)
-{
-    (void)i;
-    return (row ? 10000 : 40000) + (row ? (double)col * 1e-3 : (double)(col % 4));
-}
 
 /* A plain sum in f32 would stay at 1; so would one of 1024 parts, one after the other. */
 static void sums_keep_what_rounding_loses(void **state)
@@ -254,32 +214,26 @@ static void sums_keep_what_rounding_loses(void **state)
                                     .config = configs[k],
                                     .rows = 1,
                                     .cols = 200001,
-                                    .fill = tiny_after_large},
+                                    .fill = row_tiny_after_large},
                   1.2e-7, 1);
         row_check((struct row_call){.text = norm,
                                     .config = configs[k],
                                     .math = EIDER_MATH_FAST,
                                     .rows = 2,
                                     .cols = 16,
-                                    .fill = large_mean},
+                                    .fill = row_large_mean},
                   1e-5, 1e-3);
     }
 }
 
 /* ---- Independence and aliasing ------------------------------------------------------- */
 
-/* The same row, wherever it stands and whatever surrounds it. */
-static double same_row(size_t i, int64_t row, int64_t col)
-{
-    return row % 3 == 1 ? row_wave(i, 0, col) : row % 3 == 2 ? NAN : row_wave(i, row, col) * 1e30;
-}
-
 static void a_row_does_not_depend_on_others(void **state)
 {
     (void)state;
     for (size_t k = 0; k < COUNT(schedules); k++) {
         struct row_call c = {
-            .text = row_softmax, .config = schedules[k], .rows = 17, .cols = 100, .fill = same_row};
+            .text = row_softmax, .config = schedules[k], .rows = 17, .cols = 100, .fill = row_same};
         struct row_call few = c;
         few.rows = 2;
         row_make(&c);
@@ -308,6 +262,7 @@ static void an_output_may_be_an_input(void **state)
         {"in x, s: row; y = x * s; t = s * 2 + 1", 1, 3},
         {"in x, s: row; y = x * s - max(x); t = sum(x) - s", 1, 3},
     };
+    (void)state;
     for (size_t s = 0; s < COUNT(cases) * COUNT(schedules); s++) {
         size_t i = s % COUNT(cases), input = cases[i].input, output = cases[i].output;
         struct row_call c = {.text = cases[i].text,
@@ -323,7 +278,6 @@ static void an_output_may_be_an_input(void **state)
         c.args[output].data = own;
         row_release(&c);
     }
-    forget_kernels(state);
 }
 
 /* ---- Configs -------------------------------------------------------------------------- */
@@ -512,7 +466,7 @@ static void kernels_assemble_for_gpus(void **state)
     eider_program *program;
     eider_tensor args[9];
     (void)state;
-    must(eider_program_parse(row_context, everything, &program));
+    must(eider_program_parse(row_context, row_everything, &program));
     for (size_t i = 0; i < 9; i++) args[i] = tensor_of(NULL, EIDER_BF16, 2, column);
     for (size_t i = 0; i < COUNT(outputs); i++) args[outputs[i]].shape = full;
     for (size_t i = 0; i < COUNT(per_row); i++) args[per_row[i]].shape = row;

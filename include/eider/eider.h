@@ -204,7 +204,7 @@ EIDER_API EIDER_CHECKED eider_status eider_program_grad(const eider_program *pro
                                                         const eider_grad_options *options,
                                                         eider_program **out);
 
-/* Splits a program that no kernel computes at once because it has sums down the columns (colsum)
+/* Splits a program that no kernel computes at once because it has sums down the rows (colsum)
  * beside other outputs, or of what takes a reduction along the row; gradients of weights are such
  * sums.  `*columns` has the sums, `*rows` all other outputs and, as row1, row2, ..., what the sums
  * need of each row: outputs to launch first, which `*columns` has as inputs of these names (f32, or
