@@ -50,11 +50,6 @@ static int widest(const struct eider_layout *layout)
     return bytes;
 }
 
-static void choose(struct eider_config *config, enum eider_param param, int rule)
-{
-    if (config->choice[param] < 0) eider_config_set_number(config, param, rule);
-}
-
 #define BLOCKS_WANTED 4   /* for each multiprocessor */
 #define UNITS_ASSUMED 132 /* multiprocessors, where they are not known: an H100 */
 #define STEPS_LEFT 4      /* of a thread through its rows, at least */
@@ -93,13 +88,13 @@ static void column_defaults(const struct eider_layout *layout,
     int most = EIDER_COLUMN_SUMS_MAX * (gpu ? 1 : CPU_LANES);
     int vec = gpu ? 8 / bytes : 16;
     while (vec > 1 && (vec > layout->vec_max || vec * n_outputs(layout) > most)) vec /= 2;
-    choose(config, EIDER_PARAM_vec, vec > 0 ? vec : 1);
-    choose(config, EIDER_PARAM_block, gpu ? 512 : 1);
-    choose(config, EIDER_PARAM_row, gpu ? 16 : 1);
-    choose(config, EIDER_PARAM_unroll, gpu ? 4 : 1);
-    choose(config, EIDER_PARAM_split, parts_of(layout, facts, config));
-    if (config->choice[EIDER_PARAM_load] < 0) eider_config_set(config, EIDER_PARAM_load, "ca");
-    if (config->choice[EIDER_PARAM_store] < 0) eider_config_set(config, EIDER_PARAM_store, "wb");
+    eider_config_choose(config, EIDER_PARAM_vec, vec > 0 ? vec : 1);
+    eider_config_choose(config, EIDER_PARAM_block, gpu ? 512 : 1);
+    eider_config_choose(config, EIDER_PARAM_row, gpu ? 16 : 1);
+    eider_config_choose(config, EIDER_PARAM_unroll, gpu ? 4 : 1);
+    eider_config_choose(config, EIDER_PARAM_split, parts_of(layout, facts, config));
+    eider_config_choose_word(config, EIDER_PARAM_load, "ca");
+    eider_config_choose_word(config, EIDER_PARAM_store, "wb");
 }
 
 static void column_space(const struct eider_layout *layout, struct eider_target target,

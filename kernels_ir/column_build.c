@@ -127,38 +127,13 @@ static void add_series(struct column_build *k, const struct series *series)
 {
     struct eider_row_build *b = &k->b;
     LLVMBuilderRef ir = b->e->builder;
-    LLVMValueRef first = series->first, end = series->end;
-    int n = k->n_sums * b->n_packs, n_carried = 0;
-    LLVMValueRef *carried[2 * EIDER_COLUMN_SUMS_MAX], before[2 * EIDER_COLUMN_SUMS_MAX],
-        phis[2 * EIDER_COLUMN_SUMS_MAX];
-    for (int i = 0; i < n; i++) {
-        carried[n_carried++] = &k->totals[i].value;
-        if (k->totals[i].lost) carried[n_carried++] = &k->totals[i].lost;
-    }
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), loop = eider_row_block(b, "rows");
-    LLVMBasicBlockRef after = eider_row_block(b, "added");
-    LLVMBuildCondBr(ir, LLVMBuildICmp(ir, LLVMIntULT, first, end, ""), loop, after);
-    LLVMPositionBuilderAtEnd(ir, loop);
-    LLVMValueRef at = LLVMBuildPhi(ir, b->i64, "");
-    for (int i = 0; i < n_carried; i++) {
-        before[i] = *carried[i];
-        *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
-    }
-    series->add(k, at);
+    LLVMValueRef any = LLVMBuildICmp(ir, LLVMIntULT, series->first, series->end, "");
+    struct eider_row_loop l;
+    eider_row_loop_begin(b, &l, k->totals, k->n_sums * b->n_packs, series->first, any);
+    series->add(k, l.at);
     if (b->e->status != EIDER_OK) return;
-    LLVMValueRef next = LLVMBuildAdd(ir, at, eider_row_number(b->i64, series->step), "");
-    LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir), both[2] = {entry, latch};
-    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, end, "");
-    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, loop, after));
-    LLVMValueRef ats[2] = {first, next};
-    LLVMAddIncoming(at, ats, both, 2);
-    LLVMPositionBuilderAtEnd(ir, after);
-    for (int i = 0; i < n_carried; i++) {
-        LLVMValueRef ends[2] = {before[i], *carried[i]};
-        LLVMAddIncoming(phis[i], ends, both, 2);
-        *carried[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
-        LLVMAddIncoming(*carried[i], ends, both, 2);
-    }
+    LLVMValueRef next = LLVMBuildAdd(ir, l.at, eider_row_number(b->i64, series->step), "");
+    eider_row_loop_end(b, &l, next, LLVMBuildICmp(ir, LLVMIntULT, next, series->end, ""));
 }
 
 static void add_all_rows(struct column_build *k)
@@ -212,22 +187,24 @@ static LLVMValueRef with_lane(struct eider_row_build *b, LLVMValueRef pack, int 
     return LLVMBuildInsertElement(b->e->builder, pack, v, eider_row_number(b->i32, lane), "");
 }
 
+/* Of those with the same columns, it has the sums in the end. */
+static LLVMValueRef is_first_thread(struct column_build *k)
+{
+    return LLVMBuildICmp(k->b.e->builder, LLVMIntEQ, k->y, eider_row_number(k->b.i32, 0), "");
+}
+
 static void leave_parts(struct column_build *k)
 {
     struct eider_row_build *b = &k->b;
     LLVMBuilderRef ir = b->e->builder;
-    LLVMBasicBlockRef first = eider_row_block(b, "leave"), after = eider_row_block(b, "left");
     LLVMValueRef part = LLVMBuildZExt(ir, k->part, b->i64, "");
-    LLVMValueRef is_first = LLVMBuildICmp(ir, LLVMIntEQ, k->y, eider_row_number(b->i32, 0), "");
-    LLVMBuildCondBr(ir, is_first, first, after);
-    LLVMPositionBuilderAtEnd(ir, first);
+    LLVMBasicBlockRef after = eider_row_where(b, is_first_thread(k));
     for (int i = 0; i < k->n_sums; i++)
         for (int e = 0; e < b->c.vec; e++) {
             LLVMValueRef pack = k->totals[i * b->n_packs + e / b->width].value;
             eider_row_value_put(b, slot_of_part(k, i, part, e), lane_of(b, pack, e % b->width));
         }
-    LLVMBuildBr(ir, after);
-    LLVMPositionBuilderAtEnd(ir, after);
+    eider_row_end_where(b, after);
 }
 
 /* Adds what part `at` has left. */
@@ -348,18 +325,13 @@ static void finish_pack(struct column_build *k, struct eider_row_context *c, int
 static void store(struct column_build *k)
 {
     struct eider_row_build *b = &k->b;
-    LLVMBuilderRef ir = b->e->builder;
-    LLVMBasicBlockRef first = eider_row_block(b, "results"), after = eider_row_block(b, "end");
-    LLVMValueRef is_first = LLVMBuildICmp(ir, LLVMIntEQ, k->y, eider_row_number(b->i32, 0), "");
-    LLVMBuildCondBr(ir, is_first, first, after);
-    LLVMPositionBuilderAtEnd(ir, first);
+    LLVMBasicBlockRef after = eider_row_where(b, is_first_thread(k));
     eider_row_locate(b, eider_row_number(b->i64, 0));
     eider_row_place(b, k->vectors, 1, eider_row_number(b->i32, 0), EIDER_ROW_ANYWHERE);
     for (int p = 0; p < b->n_packs && b->e->status == EIDER_OK; p++)
         finish_pack(k, &k->vectors[0].packs[p], p);
     if (b->e->status == EIDER_OK) eider_row_store(b, &k->vectors[0]);
-    LLVMBuildBr(ir, after);
-    LLVMPositionBuilderAtEnd(ir, after);
+    eider_row_end_where(b, after);
 }
 
 /* ---- The kernel ---------------------------------------------------------------------- */

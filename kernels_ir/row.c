@@ -139,8 +139,7 @@ static int goes_once(const struct eider_graph *g, const struct eider_layout *lay
             (uint8_t)(above + (above < 2 && eider_ops_reduces((enum eider_op)g->cells[id].op)));
         if (level[id] > most) most = level[id];
     }
-    for (uint32_t i = 0; i < g->n_operands; i++)
-        outputs |= g->operands[i].kind == EIDER_OUTPUT && layout->operands[i].extent == EIDER_FULL;
+    for (uint32_t i = 0; i < g->n_operands; i++) outputs |= eider_row_is_full_output(layout, i);
     return most == 0 || (most == 1 && !outputs);
 }
 

@@ -13,6 +13,7 @@
  *   row_node.c      the IR: values of nodes
  *   row_memory.c    the IR: loads and stores of elements
  *   row_shared.c    the IR: what stays in shared memory
+ *   row_flow.c      the IR: branches, and loops that carry totals
  *   row_reduce.c    the IR: from the values of a row to one
  *   row_online.c    the IR: sums of powers in the pass that finds the largest value
  *   row_fault.c     the IR: places outside of the row are recorded
@@ -107,6 +108,12 @@ int64_t eider_row_reach(const struct eider_layout *layout, int vec);
 
 /* Into how many vectors a row is cut at most; its length is known. */
 int64_t eider_row_cut(const struct eider_layout *layout, int vec);
+
+/* Whether operand `i` is an output with an element for every place of every row. */
+static inline int eider_row_is_full_output(const struct eider_layout *layout, uint32_t i)
+{
+    return layout->operands[i].kind == EIDER_OUTPUT && layout->operands[i].extent == EIDER_FULL;
+}
 
 /* ---- Shapes --------------------------------------------------------------- */
 
@@ -325,8 +332,30 @@ struct eider_row_stage {
 struct eider_row_total eider_row_total_begin(struct eider_row_build *b, eider_node node);
 /* A loop begins in which values are added: all members have values from now on. */
 void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t);
-/* The members of totals that a loop carries: at most EIDER_ROW_CARRIED_MAX. */
-int eider_row_totals_carried(struct eider_row_total *totals, int n_totals, LLVMValueRef **out);
+
+/* A loop through places that are added to totals. */
+struct eider_row_loop {
+    LLVMValueRef at; /* the place */
+    /* row_flow.c's own: */
+    LLVMBasicBlockRef entry, body, after;
+    LLVMValueRef first;
+    int may_be_none, n;
+    LLVMValueRef *carried[EIDER_ROW_CARRIED_MAX], before[EIDER_ROW_CARRIED_MAX],
+        phis[EIDER_ROW_CARRIED_MAX];
+};
+
+/* It begins at `first`, where `any`, an i1, holds; NULL: always.  All members that totals will have
+ * have values. */
+void eider_row_loop_begin(struct eider_row_build *b, struct eider_row_loop *loop,
+                          struct eider_row_total *totals, int n_totals, LLVMValueRef first,
+                          LLVMValueRef any);
+/* And goes on at `next` where `again`, an i1, holds. */
+void eider_row_loop_end(struct eider_row_build *b, struct eider_row_loop *loop, LLVMValueRef next,
+                        LLVMValueRef again);
+/* What follows is done where `condition` holds, until the end with the block that this returns. */
+LLVMBasicBlockRef eider_row_where(struct eider_row_build *b, LLVMValueRef condition);
+void eider_row_end_where(struct eider_row_build *b, LLVMBasicBlockRef after);
+
 /* Adds one more value, as those of t->value are. */
 void eider_row_total_more(struct eider_row_build *b, struct eider_row_total *t, LLVMValueRef v);
 /* Adds the values of `n` contexts. */

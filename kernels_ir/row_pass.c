@@ -157,17 +157,11 @@ struct pass {
     struct eider_row_position *next; /* the last pass: where the next row is; or NULL */
 };
 
-static int is_full_output(const struct eider_row_build *b, uint32_t i)
-{
-    return eider_row_graph(b)->operands[i].kind == EIDER_OUTPUT &&
-           b->layout->operands[i].extent == EIDER_FULL;
-}
-
 static void set_outputs(struct eider_row_build *b, struct eider_row_context *c)
 {
     const struct eider_graph *g = eider_row_graph(b);
     for (uint32_t i = 0; i < g->n_operands && b->e->status == EIDER_OK; i++) {
-        if (!is_full_output(b, i)) continue;
+        if (!eider_row_is_full_output(b->layout, i)) continue;
         eider_row_bring(b, c, g->operands[i].node);
         b->lowering.values = c->values;
         b->e->width = c->width;
@@ -193,19 +187,6 @@ static void do_step(struct eider_row_build *b, const struct pass *pass,
         for (int p = 0; p < b->n_packs; p++) set_outputs(b, &vectors[v].packs[p]);
         if (b->e->status == EIDER_OK) eider_row_store(b, &vectors[v]);
     }
-}
-
-int eider_row_totals_carried(struct eider_row_total *totals, int n_totals, LLVMValueRef **out)
-{
-    int n = 0;
-    for (int i = 0; i < n_totals; i++) {
-        struct eider_row_total *t = &totals[i];
-        LLVMValueRef *members[EIDER_ROW_TOTAL_MEMBERS] = {&t->value, &t->place, &t->lost,
-                                                          &t->reference};
-        for (int k = 0; k < EIDER_ROW_TOTAL_MEMBERS; k++)
-            if (*members[k]) out[n++] = members[k];
-    }
-    return n;
 }
 
 /* A part of the row that a loop goes through, `unroll` vectors at a time. */
@@ -265,37 +246,15 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
 {
     LLVMBuilderRef ir = b->e->builder;
     int64_t step = stride_of(b) * part->unroll;
-    LLVMValueRef *carried[EIDER_ROW_CARRIED_MAX], before[EIDER_ROW_CARRIED_MAX];
-    LLVMValueRef phis[EIDER_ROW_CARRIED_MAX];
+    struct eider_row_loop l;
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
-    int n = eider_row_totals_carried(pass->totals, pass->n_totals, carried);
-    for (int i = 0; i < n; i++) before[i] = *carried[i];
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "part");
-    LLVMBasicBlockRef after = eider_row_block(b, "parted");
-    LLVMBuildCondBr(ir, range.any, body, after);
-    LLVMPositionBuilderAtEnd(ir, body);
-    LLVMValueRef at = LLVMBuildPhi(ir, b->i32, "");
-    for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
-    do_part(b, pass, part, vectors, part->unroll, at, known);
+    eider_row_loop_begin(b, &l, pass->totals, pass->n_totals, range.first, range.any);
+    do_part(b, pass, part, vectors, part->unroll, l.at, known);
     if (b->e->status != EIDER_OK) return;
     LLVMValueRef next = range.next;
-    if (!next) next = LLVMBuildAdd(ir, at, eider_row_number(b->i32, step), "");
-    LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
-    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, range.next ? at : next, range.end, "");
-    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, body, after));
-    LLVMAddIncoming(at, &range.first, &entry, 1);
-    LLVMAddIncoming(at, &next, &latch, 1);
-    for (int i = 0; i < n; i++) {
-        LLVMAddIncoming(phis[i], &before[i], &entry, 1);
-        LLVMAddIncoming(phis[i], carried[i], &latch, 1);
-    }
-    LLVMPositionBuilderAtEnd(ir, after);
-    for (int i = 0; i < n; i++) {
-        LLVMValueRef last = *carried[i], ends[2] = {before[i], last};
-        LLVMBasicBlockRef froms[2] = {entry, latch};
-        *carried[i] = LLVMBuildPhi(ir, LLVMTypeOf(last), "");
-        LLVMAddIncoming(*carried[i], ends, froms, 2);
-    }
+    if (!next) next = LLVMBuildAdd(ir, l.at, eider_row_number(b->i32, step), "");
+    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, range.next ? l.at : next, range.end, "");
+    eider_row_loop_end(b, &l, next, again);
 }
 
 /* ---- Vectors that are partly in the row ------------------------------------------- */
@@ -472,7 +431,8 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
 static int has_full_outputs(const struct eider_row_build *b)
 {
     int any = 0;
-    for (uint32_t i = 0; i < b->layout->n_operands; i++) any |= is_full_output(b, i);
+    for (uint32_t i = 0; i < b->layout->n_operands; i++)
+        any |= eider_row_is_full_output(b->layout, i);
     return any;
 }
 
@@ -547,7 +507,7 @@ void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
     uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
     if (b->e->status != EIDER_OK) return;
     for (uint32_t i = 0; i < g->n_operands; i++)
-        if (is_full_output(b, i)) need[g->operands[i].node] = 1;
+        if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
     eider_row_plan_need(g, &b->plan, need);
     pass.need = need;
     wait_for_readers(b);

@@ -308,10 +308,8 @@ LLVMValueRef eider_row_value_get(struct eider_row_build *b, LLVMValueRef from, L
 static void leave_values(struct eider_row_build *b, const struct eider_row_total *totals, int n,
                          const struct exchange *x)
 {
-    LLVMBasicBlockRef leave = eider_row_block(b, "leave"), after = eider_row_block(b, "left");
+    LLVMBasicBlockRef after = eider_row_where(b, x->leaves);
     uint32_t at = b->shared_used, bytes = (uint32_t)x->slots * EIDER_ROW_SLOT_BYTES;
-    LLVMBuildCondBr(b->e->builder, x->leaves, leave, after);
-    LLVMPositionBuilderAtEnd(b->e->builder, leave);
     LLVMValueRef to = slot(b, x->number);
     if (x->peer) to = eider_emit_peer(b->e, to, x->peer);
     for (int i = 0; i < n; i++) {
@@ -323,8 +321,7 @@ static void leave_values(struct eider_row_build *b, const struct eider_row_total
         at += bytes;
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
-    LLVMBuildBr(b->e->builder, after);
-    LLVMPositionBuilderAtEnd(b->e->builder, after);
+    eider_row_end_where(b, after);
 }
 
 static void take_values(struct eider_row_build *b, struct eider_row_total *totals, int n,

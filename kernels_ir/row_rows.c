@@ -163,28 +163,20 @@ static void go_through_parts(struct eider_row_build *b, LLVMValueRef own,
                  each = eider_row_param(b, b->slots.in_flight);
     LLVMValueRef more = LLVMBuildAdd(ir, rows, eider_row_number(b->i64, per_block - 1), "");
     LLVMValueRef all = LLVMBuildUDiv(ir, more, eider_row_number(b->i64, per_block), "");
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "row");
-    LLVMBasicBlockRef after = eider_row_block(b, "rows");
+    struct eider_row_loop l;
     if (b->rank && b->plan.n_stages) eider_emit_cluster_wait(b->e);
     b->peers_begun = 1;
-    LLVMBuildBr(ir, body);
-    LLVMPositionBuilderAtEnd(ir, body);
-    LLVMValueRef part = LLVMBuildPhi(ir, b->i64, "");
-    LLVMValueRef next = LLVMBuildAdd(ir, part, each, "");
+    eider_row_loop_begin(b, &l, NULL, 0, own, NULL);
+    LLVMValueRef next = LLVMBuildAdd(ir, l.at, each, "");
     b->more = LLVMBuildICmp(ir, LLVMIntULT, next, all, "");
-    go_to(b, LLVMBuildSelect(ir, b->more, next, part, ""));
+    go_to(b, LLVMBuildSelect(ir, b->more, next, l.at, ""));
     struct eider_row_position *place = eider_row_alloc(b, 1, sizeof *place);
     if (b->e->status != EIDER_OK) return;
     eider_row_swap(b, place);
-    go_to(b, part);
+    go_to(b, l.at);
     eider_row_do(b, kept, rest, place);
     wait_for_slots(b);
-    if (b->e->status != EIDER_OK) return;
-    LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
-    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, b->more, body, after));
-    LLVMAddIncoming(part, &own, &entry, 1);
-    LLVMAddIncoming(part, &next, &latch, 1);
-    LLVMPositionBuilderAtEnd(ir, after);
+    if (b->e->status == EIDER_OK) eider_row_loop_end(b, &l, next, b->more);
 }
 
 void eider_row_do_all(struct eider_row_build *b)

@@ -18,16 +18,13 @@
 
 /* ---- What is left --------------------------------------------------------------- */
 
-static int is_output(const struct eider_layout *layout, uint32_t i, int is_full)
-{
-    const struct eider_layout_operand *operand = &layout->operands[i];
-    return operand->kind == EIDER_OUTPUT && (operand->extent == EIDER_FULL) == is_full;
-}
-
+/* Outputs with an element for every place, or others. */
 static int has_outputs(const struct eider_layout *layout, int is_full)
 {
     int any = 0;
-    for (uint32_t i = 0; i < layout->n_operands; i++) any |= is_output(layout, i, is_full);
+    for (uint32_t i = 0; i < layout->n_operands; i++)
+        any |= layout->operands[i].kind == EIDER_OUTPUT &&
+               eider_row_is_full_output(layout, i) == is_full;
     return any;
 }
 
@@ -121,21 +118,6 @@ static void slots_of_total(struct eider_row_build *b, const struct eider_row_tot
     if (t->top) out[1] = slot(b, slots_before(b, t->top->node), part);
 }
 
-/* The builder goes on where `condition` holds; returns the block after that. */
-static LLVMBasicBlockRef where(struct eider_row_build *b, LLVMValueRef condition)
-{
-    LLVMBasicBlockRef then = eider_row_block(b, "leave"), after = eider_row_block(b, "left");
-    LLVMBuildCondBr(b->e->builder, condition, then, after);
-    LLVMPositionBuilderAtEnd(b->e->builder, then);
-    return after;
-}
-
-static void end_where(struct eider_row_build *b, LLVMBasicBlockRef after)
-{
-    LLVMBuildBr(b->e->builder, after);
-    LLVMPositionBuilderAtEnd(b->e->builder, after);
-}
-
 static LLVMValueRef is_zero(struct eider_row_build *b, LLVMValueRef number)
 {
     return LLVMBuildICmp(b->e->builder, LLVMIntEQ, number, eider_row_number(b->i32, 0), "");
@@ -146,7 +128,7 @@ static LLVMValueRef is_zero(struct eider_row_build *b, LLVMValueRef number)
 /* One thread of each part. */
 static void leave_totals(struct eider_row_build *b, const struct eider_row_stage *s)
 {
-    LLVMBasicBlockRef after = where(b, is_zero(b, b->machine->thread_index(b->e)));
+    LLVMBasicBlockRef after = eider_row_where(b, is_zero(b, b->machine->thread_index(b->e)));
     for (int i = 0; i < s->n; i++) {
         LLVMValueRef to[2];
         slots_of_total(b, &s->totals[i], b->part, to);
@@ -154,7 +136,7 @@ static void leave_totals(struct eider_row_build *b, const struct eider_row_stage
         eider_row_total_leave(b, &s->totals[i], to);
         eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
     }
-    end_where(b, after);
+    eider_row_end_where(b, after);
 }
 
 /* Sums of powers, or all others. */
@@ -176,30 +158,13 @@ static void join_parts(struct eider_row_build *b, struct eider_row_stage *s, int
                        LLVMValueRef own)
 {
     LLVMBuilderRef ir = b->e->builder;
-    LLVMValueRef *carried[EIDER_ROW_CARRIED_MAX], before[EIDER_ROW_CARRIED_MAX];
-    LLVMValueRef phis[EIDER_ROW_CARRIED_MAX];
-    int n = eider_row_totals_carried(s->totals, s->n, carried);
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(ir), body = eider_row_block(b, "other");
-    LLVMBasicBlockRef after = eider_row_block(b, "others");
-    for (int i = 0; i < n; i++) before[i] = *carried[i];
-    LLVMBuildBr(ir, body);
-    LLVMPositionBuilderAtEnd(ir, body);
-    LLVMValueRef part = LLVMBuildPhi(ir, b->i32, "");
-    for (int i = 0; i < n; i++) *carried[i] = phis[i] = LLVMBuildPhi(ir, LLVMTypeOf(before[i]), "");
-    join_part(b, s, powers, part, NULL);
+    struct eider_row_loop l;
+    eider_row_loop_begin(b, &l, s->totals, s->n, own, NULL);
+    join_part(b, s, powers, l.at, NULL);
     if (b->e->status != EIDER_OK) return;
-    LLVMValueRef next = LLVMBuildAdd(ir, part, eider_row_number(b->i32, b->c.row), "");
+    LLVMValueRef next = LLVMBuildAdd(ir, l.at, eider_row_number(b->i32, b->c.row), "");
     LLVMValueRef end = eider_row_number(b->i32, b->c.split);
-    LLVMBasicBlockRef latch = LLVMGetInsertBlock(ir);
-    LLVMValueRef again = LLVMBuildICmp(ir, LLVMIntULT, next, end, "");
-    eider_emit_keep_loop(b->e, LLVMBuildCondBr(ir, again, body, after));
-    LLVMAddIncoming(part, &own, &entry, 1);
-    LLVMAddIncoming(part, &next, &latch, 1);
-    for (int i = 0; i < n; i++) {
-        LLVMAddIncoming(phis[i], &before[i], &entry, 1);
-        LLVMAddIncoming(phis[i], carried[i], &latch, 1);
-    }
-    LLVMPositionBuilderAtEnd(ir, after);
+    eider_row_loop_end(b, &l, next, LLVMBuildICmp(ir, LLVMIntULT, next, end, ""));
 }
 
 /* What this thread's parts have left is added up. */
@@ -245,11 +210,11 @@ static void take_totals(struct eider_row_build *b, uint32_t stage)
 static void leave_values(struct eider_row_build *b, uint32_t round)
 {
     const struct eider_graph *g = eider_row_graph(b);
-    LLVMBasicBlockRef after = where(b, is_zero(b, b->thread));
+    LLVMBasicBlockRef after = eider_row_where(b, is_zero(b, b->thread));
     for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++)
         if (is_read(g, &b->plan, id) && b->plan.level[id] == round)
             eider_row_value_put(b, slot(b, slots_before(b, id), NULL), b->one.values[id]);
-    end_where(b, after);
+    eider_row_end_where(b, after);
 }
 
 static void take_values(struct eider_row_build *b, uint32_t round)
