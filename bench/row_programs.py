@@ -91,8 +91,7 @@ PROGRAMS = {
     "cross_entropy_backward": (cross_entropy_backward,
                                ["x", "target", "lse", "dloss", ("i64", IGNORE)], ["out"],
                                "element"),
-    "cross_entropy_train": (cross_entropy_train, ["x", "target", "dloss", ("i64", IGNORE),
-                                                  ("f32", 0), ("f32", 0)],
+    "cross_entropy_train": (cross_entropy_train, ["x", "target", "dloss", ("i64", IGNORE)],
                             ["loss", "lse_out", "out"], "element"),
 }
 FULL, COLUMN = ("x", "dy", "y", "spare", "out"), ("weight", "bias")

@@ -21,7 +21,7 @@ int main(void)
     enum { ROWS = 3, COLUMNS = 1001, N = ROWS * COLUMNS };
     static float logits[N], dlogits[N];
     int64_t targets[ROWS] = {7, 1000, -100}; /* the last row is ignored */
-    float dloss[ROWS] = {1, 1, 1}, loss[ROWS], lse[ROWS], no = 0;
+    float dloss[ROWS] = {1, 1, 1}, loss[ROWS], lse[ROWS];
     int64_t ignore_index = -100;
     for (int i = 0; i < N; i++) logits[i] = (float)(i % 10);
 
@@ -39,8 +39,6 @@ int main(void)
         {.data = targets, .type = EIDER_I64, .rank = 1, .shape = row},
         {.data = dloss, .type = EIDER_F32, .rank = 1, .shape = row},
         {.data = &ignore_index, .type = EIDER_I64},
-        {.data = &no, .type = EIDER_F32}, /* label_smoothing */
-        {.data = &no, .type = EIDER_F32}, /* z_loss */
         {.data = loss, .type = EIDER_F32, .rank = 1, .shape = row},
         {.data = lse, .type = EIDER_F32, .rank = 1, .shape = row},
         {.data = dlogits, .type = EIDER_F32, .rank = 2, .shape = full},

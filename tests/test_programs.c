@@ -182,7 +182,7 @@ static void an_ignored_row_has_no_loss_and_no_gradient(void **state)
     given[0] = logits, given[1] = target, given[2] = one, given[3] = ignore, given[4] = smoothing,
     given[5] = none;
     for (size_t s = 0; s < COUNT(schedules); s++) {
-        struct row_call c = {.text = "cross_entropy_train",
+        struct row_call c = {.text = "cross_entropy_smooth_train",
                              .config = schedules[s],
                              .rows = 2,
                              .cols = 2,

@@ -347,7 +347,7 @@ static const struct check {
     {"logsumexp", "x", "lse = logsumexp(x)", "x", "dlse=dout", {{"dx", "out_dx", share}}, 1},
     {"cross_entropy",
      "logits",
-     "cross_entropy_train",
+     "cross_entropy_smooth_train",
      NULL,
      CE_KEYS,
      {{"loss", "out_loss", of_logits}, {"dlogits", "out_dlogits", logit_slope}},
