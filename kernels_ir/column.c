@@ -39,20 +39,21 @@ static eider_status column_layout(const struct eider_graph *program, const eider
 
 /* ---- Configs ---------------------------------------------------------------------------- */
 
+/* Bytes of an element that is read. */
 static int widest(const struct eider_layout *layout)
 {
     int bytes = 1;
     for (uint32_t i = 0; i < layout->n_operands; i++) {
         int size = (int)eider_dtype_size(layout->operands[i].type);
         int in_row = layout->operands[i].stride_class[layout->rank - 1] == 1;
-        if (layout->operands[i].kind != EIDER_SCALAR && in_row && size > bytes) bytes = size;
+        if (layout->operands[i].kind == EIDER_INPUT && in_row && size > bytes) bytes = size;
     }
     return bytes;
 }
 
 #define BLOCKS_WANTED 4   /* for each multiprocessor */
 #define UNITS_ASSUMED 132 /* multiprocessors, where they are not known: an H100 */
-#define STEPS_LEFT 4      /* of a thread through its rows, at least */
+#define STEPS_LEFT 2      /* of a thread through its rows, at least */
 
 /* Parts of the rows, where the columns are too few blocks.  How many rows there are is what the
  * example says. */
@@ -64,7 +65,7 @@ static int parts_of(const struct eider_layout *layout, const struct eider_device
     int64_t step = (int64_t)(c.block / c.row) * c.unroll, parts = 1;
     if (!layout->length || !facts->target.sm) return 1;
     int64_t blocks = (layout->length + width - 1) / width, rows = layout->count / layout->length;
-    while (parts < EIDER_ROW_SPLIT_MAX && parts * blocks < BLOCKS_WANTED * units &&
+    while (parts < EIDER_ROW_SPLIT_MAX && 2 * parts * blocks <= BLOCKS_WANTED * units &&
            2 * parts * step * STEPS_LEFT <= rows)
         parts *= 2;
     return (int)parts;
@@ -79,19 +80,42 @@ static int n_outputs(const struct eider_layout *layout)
     return n;
 }
 
-/* As many blocks as leave 128 bytes side by side to each, and vectors of which a thread can carry
- * all sums. */
+#define GPU_BLOCK 256
+#define SEGMENT 128  /* bytes of a row side by side, for each block */
+#define VECTOR 4     /* elements */
+#define IN_FLIGHT 64 /* bytes of a thread */
+
+/* Measured on an H200 (bench/RESULTS.md); vectors of which a thread can carry all sums. */
+static void choose_gpu(const struct eider_layout *layout, struct eider_config *config)
+{
+    int bytes = widest(layout), vec = bytes > VECTOR ? VECTOR * 4 / bytes : VECTOR;
+    while (vec > 1 && (vec > layout->vec_max || vec * n_outputs(layout) > EIDER_COLUMN_SUMS_MAX))
+        vec /= 2;
+    vec = eider_config_choose(config, EIDER_PARAM_vec, vec);
+    int block = eider_config_choose(config, EIDER_PARAM_block, GPU_BLOCK), row = 1, unroll = 2;
+    while (row < block && 2 * row * vec * bytes <= SEGMENT) row *= 2;
+    while (2 * unroll * vec * bytes <= IN_FLIGHT && unroll < 8) unroll *= 2;
+    eider_config_choose(config, EIDER_PARAM_row, row);
+    eider_config_choose(config, EIDER_PARAM_unroll, unroll);
+}
+
+static void choose_cpu(const struct eider_layout *layout, struct eider_config *config)
+{
+    int vec = 16, most = EIDER_COLUMN_SUMS_MAX * CPU_LANES;
+    while (vec > 1 && (vec > layout->vec_max || vec * n_outputs(layout) > most)) vec /= 2;
+    eider_config_choose(config, EIDER_PARAM_vec, vec);
+    eider_config_choose(config, EIDER_PARAM_block, 1);
+    eider_config_choose(config, EIDER_PARAM_row, 1);
+    eider_config_choose(config, EIDER_PARAM_unroll, 1);
+}
+
 static void column_defaults(const struct eider_layout *layout,
                             const struct eider_device_facts *facts, struct eider_config *config)
 {
-    int bytes = widest(layout), gpu = facts->target.sm != 0;
-    int most = EIDER_COLUMN_SUMS_MAX * (gpu ? 1 : CPU_LANES);
-    int vec = gpu ? 8 / bytes : 16;
-    while (vec > 1 && (vec > layout->vec_max || vec * n_outputs(layout) > most)) vec /= 2;
-    eider_config_choose(config, EIDER_PARAM_vec, vec > 0 ? vec : 1);
-    eider_config_choose(config, EIDER_PARAM_block, gpu ? 512 : 1);
-    eider_config_choose(config, EIDER_PARAM_row, gpu ? 16 : 1);
-    eider_config_choose(config, EIDER_PARAM_unroll, gpu ? 4 : 1);
+    if (facts->target.sm)
+        choose_gpu(layout, config);
+    else
+        choose_cpu(layout, config);
     eider_config_choose(config, EIDER_PARAM_split, parts_of(layout, facts, config));
     eider_config_choose_word(config, EIDER_PARAM_load, "ca");
     eider_config_choose_word(config, EIDER_PARAM_store, "wb");

@@ -17,6 +17,8 @@
 #include "ops.h"
 #include "row.h"
 
+#define UNROLL_MAX 8 /* of params.def */
+
 struct column_build {
     struct eider_row_build b;
     struct eider_row_total totals[EIDER_COLUMN_SUMS_MAX]; /* of each sum, the packs of a vector */
@@ -83,12 +85,45 @@ static int64_t stride_of(const struct eider_row_build *b)
     return (int64_t)n_y(b) * b->c.split;
 }
 
+/* What the sums add of these elements, which have the row's values at hand now. */
+static void compute_terms(struct column_build *k, struct eider_row_context *c)
+{
+    struct eider_row_build *b = &k->b;
+    eider_row_compute(b, c, k->need);
+    for (int i = 0; i < k->n_sums && b->e->status == EIDER_OK; i++)
+        eider_row_bring(b, c,
+                        eider_graph_args(eider_row_graph(b), k->totals[i * b->n_packs].node)[0]);
+}
+
+/* Whether elements of a few rows are added to one another before their sum is: those of 16 bits,
+ * and their products, have sums that f32 nearly always holds, and need not be added with care. */
+static int adds_rows_first(const struct eider_row_build *b)
+{
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        const struct eider_layout_operand *operand = &b->layout->operands[i];
+        int is_term = operand->kind == EIDER_INPUT && operand->stride_class[b->layout->rank - 1];
+        if (is_term && eider_dtype_size(operand->type) > 2) return 0;
+    }
+    return 1;
+}
+
+/* Adds pack `p` of `n` rows from number `u` on to the sums. */
+static void add_terms(struct column_build *k, int u, int n, int p)
+{
+    struct eider_row_build *b = &k->b;
+    struct eider_row_context *terms[UNROLL_MAX];
+    for (int r = 0; r < n; r++) terms[r] = &k->vectors[u + r].packs[p];
+    for (int i = 0; i < k->n_sums && b->e->status == EIDER_OK; i++)
+        eider_row_total_add(b, &k->totals[i * b->n_packs + p], terms, n);
+}
+
 /* Loads row `at` + u * stride for each row in flight, then adds their elements. */
 static void add_rows(struct column_build *k, LLVMValueRef at)
 {
     struct eider_row_build *b = &k->b;
     LLVMBuilderRef ir = b->e->builder;
-    LLVMValueRef rows = b->machine->param(b->e, b->slots.rows), exists[8], read[8];
+    LLVMValueRef rows = b->machine->param(b->e, b->slots.rows);
+    LLVMValueRef exists[UNROLL_MAX], read[UNROLL_MAX];
     LLVMValueRef last = LLVMBuildSub(ir, rows, eider_row_number(b->i64, 1), "");
     for (int u = 0; u < b->c.unroll && b->e->status == EIDER_OK; u++) {
         LLVMValueRef row = LLVMBuildAdd(ir, at, eider_row_number(b->i64, u * stride_of(b)), "");
@@ -107,13 +142,12 @@ static void add_rows(struct column_build *k, LLVMValueRef at)
         b->one = k->ones[u];
         if (b->plan.picks) eider_row_locate(b, read[u]);
         set_valid(b, &k->vectors[u], exists[u]);
-        for (int p = 0; p < b->n_packs && b->e->status == EIDER_OK; p++) {
-            struct eider_row_context *c = &k->vectors[u].packs[p];
-            eider_row_compute(b, c, k->need);
-            for (int i = 0; i < k->n_sums && b->e->status == EIDER_OK; i++)
-                eider_row_total_add(b, &k->totals[i * b->n_packs + p], &c, 1);
-        }
+        for (int p = 0; p < b->n_packs && b->e->status == EIDER_OK; p++)
+            compute_terms(k, &k->vectors[u].packs[p]);
     }
+    int at_once = adds_rows_first(b) ? b->c.unroll : 1;
+    for (int u = 0; u < b->c.unroll; u += at_once)
+        for (int p = 0; p < b->n_packs; p++) add_terms(k, u, at_once, p);
 }
 
 /* What a thread goes through: places, a step apart, that are added to the sums. */
