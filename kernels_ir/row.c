@@ -38,6 +38,7 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
         .registers = number_or(config, EIDER_PARAM_registers, 0),
         .online = number_or(config, EIDER_PARAM_online, 0),
         .split = number_or(config, EIDER_PARAM_split, 1),
+        .mbarrier = number_or(config, EIDER_PARAM_mbarrier, 0),
         .load = (enum eider_load_policy)config->choice[EIDER_PARAM_load],
         .store = (enum eider_store_policy)config->choice[EIDER_PARAM_store],
     };
@@ -148,10 +149,12 @@ static eider_status look_at_nodes(const struct eider_graph *program, struct eide
     uint8_t *bits = eider_mem_alloc(&program->allocator, program->n_cells);
     if (!bits) return EIDER_OOM;
     eider_extent_infer(program, bits);
-    for (eider_node id = 1; id < program->n_cells; id++)
-        if (program->cells[id].op == EIDER_OP_pick &&
-            bits[eider_graph_args(program, id)[1]] & EIDER_BY_COL)
+    for (eider_node id = 1; id < program->n_cells; id++) {
+        enum eider_op op = (enum eider_op)program->cells[id].op;
+        if (op == EIDER_OP_pick && bits[eider_graph_args(program, id)[1]] & EIDER_BY_COL)
             out->gathers = 1;
+        out->work += op != EIDER_OP_input && bits[id] & EIDER_BY_COL;
+    }
     memset(bits, 0, program->n_cells);
     out->once = goes_once(program, out, bits);
     eider_mem_free(&program->allocator, bits);
@@ -209,6 +212,12 @@ void eider_row_describe(const struct eider_graph *program, const struct eider_la
 
 static eider_status check_cluster(struct eider_target target, const struct eider_row_config *c)
 {
+    if (c->mbarrier && (c->cluster == 1 || c->resident))
+        return eider_fail(
+            EIDER_CONFIG,
+            "mbarrier=1, cluster=%d, resident=%d: blocks of a cluster meet there, for "
+            "one row; cluster is at least 2 and resident 0",
+            c->cluster, c->resident);
     if (c->cluster == 1) return EIDER_OK;
     if (target.sm && target.sm < EIDER_ROW_CLUSTER_SM)
         return eider_fail(EIDER_CONFIG,
@@ -360,7 +369,7 @@ const struct eider_template eider_template_row = {
     .doc = "over rows: reductions along the last dimension, and everything around them",
     .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) |
             USES(keep) | USES(cluster) | USES(shared) | USES(async) | USES(resident) |
-            USES(registers) | USES(online) | USES(split),
+            USES(registers) | USES(online) | USES(split) | USES(mbarrier),
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,

@@ -62,7 +62,8 @@
 
 /* A config as numbers. */
 struct eider_row_config {
-    int vec, unroll, block, row, keep, cluster, shared, async, resident, registers, online, split;
+    int vec, unroll, block, row, keep, cluster, shared, async, resident, registers, online, split,
+        mbarrier;
     enum eider_load_policy load;
     enum eider_store_policy store;
 };
@@ -240,11 +241,13 @@ struct eider_row_build {
     LLVMValueRef memory; /* what the parts of a row leave for one another */
     LLVMValueRef rank;   /* i32, of the block in its cluster; NULL: there are none */
     int peers_begun;     /* the cluster's other blocks are known to have begun */
+    uint32_t n_met;      /* how often the cluster's blocks have met */
     LLVMValueRef faults; /* struct eider_fault, one after the other; NULL: nothing is recorded */
     uint64_t loaded;     /* inputs of which the vectors that stay have been loaded */
     uint64_t columns;    /* those that all rows share, which stay in shared memory */
     LLVMValueRef more;   /* i1, where blocks go through all rows: there is a next one */
     int passes;          /* that have gone over them */
+    int reads_once;      /* what is loaded now is not loaded again */
     int depth;           /* of picks within picks */
 };
 
@@ -274,6 +277,8 @@ void eider_row_make_room(struct eider_row_build *b, struct eider_row_vector *vec
                          uint64_t which);
 /* The elements of an input from a vector's words. */
 void eider_row_unpack(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector);
+/* How elements of operand `i` are loaded at the moment. */
+enum eider_load_policy eider_row_load_policy(const struct eider_row_build *b, uint32_t i);
 /* Whether vectors of operand `i` are loaded as such where they are whole. */
 int eider_row_in_vectors(const struct eider_row_build *b, uint32_t i);
 /* The address of a vector, or of one that is in the row where this one is not. */
@@ -304,6 +309,8 @@ struct eider_row_online {
 int eider_row_online_of(const struct eider_lowered *program, eider_node sum,
                         struct eider_row_online *out);
 
+#define EIDER_ROW_TAKEN_MAX 4 /* values of other threads that one combines by itself */
+
 /* One reduction on its way: a value, and what goes with it. */
 struct eider_row_total {
     eider_node node;
@@ -311,7 +318,8 @@ struct eider_row_total {
     LLVMValueRef value;    /* a pack, later of one element */
     LLVMValueRef place;    /* argmax: where the value is; a pack of i32 */
     LLVMValueRef lost;     /* a sum in a loop: what rounding has lost; or NULL */
-    LLVMValueRef taken;    /* what another thread had, of those whose values are combined */
+    /* What other threads had, of those whose values are combined. */
+    LLVMValueRef taken[EIDER_ROW_TAKEN_MAX];
     /* A sum of powers that does not know the largest value yet: */
     struct eider_row_online online;
     const struct eider_row_total *top; /* the largest value; NULL: this is no such sum */
@@ -325,6 +333,7 @@ struct eider_row_total {
 struct eider_row_stage {
     struct eider_row_total totals[EIDER_ROW_TOTALS_MAX];
     int n;
+    int is_last;   /* nothing is read after it */
     uint8_t *need; /* nodes that differ within the row */
 };
 
@@ -391,8 +400,6 @@ void eider_row_online_add(struct eider_row_build *b, struct eider_row_total *t,
                           struct eider_row_context *const *contexts, int n);
 /* The largest value is one of several sums now; brings them to the same reference, to be added. */
 void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t);
-/* The sum has been taken from where the largest value was taken from. */
-void eider_row_online_taken(struct eider_row_build *b, struct eider_row_total *t);
 /* Nothing is in the sum, whose reference is the largest value from now on. */
 void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t);
 /* A sum that was left with the largest value `most`, as one with the reference of `t`. */
@@ -401,6 +408,8 @@ LLVMValueRef eider_row_online_moved(struct eider_row_build *b, const struct eide
 /* The sum as the program means it: the largest value is that of the row. */
 LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_row_total *t);
 
+/* Arrives for the first time in a cluster's barrier, ready for what its blocks send. */
+void eider_row_mbarriers_open(struct eider_row_build *b);
 /* Bytes of shared memory that all reductions of the program need. */
 uint32_t eider_row_shared_bytes(const struct eider_row_build *b);
 
@@ -471,6 +480,10 @@ void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
 
 /* ---- Parts of a row (row_split.c) ------------------------------------------- */
 
+/* The part, an i32, that block number `block`, an i64, has of row *row, an i64.  Neighbours have
+ * parts of one row, but for a last round without outputs of every place, which has one block for
+ * each row. */
+LLVMValueRef eider_row_part(struct eider_row_build *b, LLVMValueRef block, LLVMValueRef *row);
 /* The row of which this block has a part, of all launches. */
 void eider_row_do_split(struct eider_row_build *b, struct eider_row_vector *rest);
 /* How often a kernel is launched; as eider_template.rounds. */
@@ -497,6 +510,8 @@ void eider_row_close(struct eider_row_build *b);
 int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared);
 /* Which ways of loading there are, and what decides between them. */
 void eider_row_read_flags(struct eider_row_build *b);
+/* Whether a launch has all of these EIDER_ROW_ flags, an i1. */
+LLVMValueRef eider_row_flags_have(struct eider_row_build *b, unsigned needed);
 /* Sets where row number `row`, an i64, begins in each operand, and b->first in it. */
 void eider_row_locate(struct eider_row_build *b, LLVMValueRef row);
 struct eider_row_context eider_row_context(struct eider_row_build *b, int width);

@@ -45,7 +45,7 @@ static void declare(struct eider_row_build *b, struct eider_kernel_param *params
         (struct eider_kernel_param){.name = "memory", .type = ptr, .align = EIDER_ROW_SLOT_BYTES};
 }
 
-static LLVMValueRef flags_have(struct eider_row_build *b, unsigned needed)
+LLVMValueRef eider_row_flags_have(struct eider_row_build *b, unsigned needed)
 {
     LLVMValueRef mask = eider_row_number(b->i32, needed);
     LLVMValueRef set = LLVMBuildAnd(b->e->builder, eider_row_param(b, b->slots.flags), mask, "");
@@ -64,7 +64,7 @@ void eider_row_read_flags(struct eider_row_build *b)
     /* The read-only path does not see what the kernel itself stores. */
     if (b->c.load == EIDER_LOAD_NC) needed |= EIDER_ROW_APART;
     b->elements = !b->vectors || needed;
-    if (b->vectors && needed) b->vectors_ok = flags_have(b, needed);
+    if (b->vectors && needed) b->vectors_ok = eider_row_flags_have(b, needed);
 }
 
 int eider_row_begin(struct eider_row_build *b, const char *name, uint32_t shared)
@@ -109,6 +109,7 @@ static void begin_way(struct eider_row_build *b, int by_vector)
     b->elements = !by_vector;
     b->vectors_ok = NULL;
     b->peers_begun = 0;
+    b->n_met = 0;
     eider_lines_tail(b->e, !by_vector);
     if (!by_vector) take_elements(b);
 }

@@ -19,23 +19,28 @@
 #define CLUSTER_BLOCK 256          /* threads of each of its blocks at least */
 #define SHARED_FOR_REDUCTIONS 8192 /* bytes that rows leave to them */
 #define SPLIT_BLOCK 512            /* threads, of each part of a row */
-#define SPLIT_LENGTH 8192          /* elements of a part at least */
+#define SPLIT_LENGTH 32768         /* elements of a part at least */
+#define SPLIT_BYTES (2 << 20)      /* of a row in one input: where rows are split */
 #define SPLIT_TRIED 32             /* parts: where there may be as many, they are worth a try */
 #define CPU_CLUSTER_BLOCK 32       /* threads, where clusters are asked for */
 #define GPU_RAGGED_MIN 64 /* vectors of a row: below that, edges cost more than vectors save */
 #define CPU_RAGGED_MIN 4  /* likewise */
 
+#define HEAVY_WORK 7 /* operations of an element */
+
 struct traits {
     int widest;   /* bytes of an element */
     int n_inputs; /* that differ within the row and between rows */
     int align;    /* elements that the worst pointer allows in one access */
-    int columns;  /* there are inputs that all rows share */
+    int columns;  /* inputs that all rows share */
     int stores;   /* there are outputs that differ within the row */
+    int heavy;    /* many operations for each element */
 };
 
 static struct traits traits_of(const struct eider_layout *layout)
 {
-    struct traits t = {.widest = 1, .align = EIDER_MAP_ACCESS_BYTES};
+    struct traits t = {
+        .widest = 1, .align = EIDER_MAP_ACCESS_BYTES, .heavy = layout->work >= HEAVY_WORK};
     for (uint32_t i = 0; i < layout->n_operands; i++) {
         const struct eider_layout_operand *operand = &layout->operands[i];
         int size = (int)eider_dtype_size(operand->type), align = (int)operand->align / size;
@@ -43,7 +48,7 @@ static struct traits traits_of(const struct eider_layout *layout)
         if (operand->kind == EIDER_SCALAR || inner == 0) continue;
         for (int d = 0; d < layout->rank - 1; d++) is_shared &= operand->stride_class[d] == 0;
         t.n_inputs += operand->kind == EIDER_INPUT && !is_shared;
-        t.columns |= operand->kind == EIDER_INPUT && is_shared;
+        t.columns += operand->kind == EIDER_INPUT && is_shared;
         t.stores |= operand->kind == EIDER_OUTPUT;
         if (inner == 2) t.align = 1;
         if (size > t.widest) t.widest = size;
@@ -155,63 +160,113 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
 }
 
 /* Long rows: how much of them a block takes, and where its threads keep that.  Measured on an H200
- * (bench/RESULTS.md): a few blocks with 32 to 128 KiB each on every multiprocessor, so that some
- * load while others compute; with 16-bit elements shared memory, filled asynchronously, since
- * registers for what is in flight would leave too few warps.  What needs one pass keeps nothing,
- * nor does what would fill a multiprocessor with one block: the L2 cache has what it reads again.
+ * (bench/RESULTS.md).  What needs one pass keeps nothing.  Rows of up to 64 KiB are read again for
+ * the last pass, from caches that are told to hold them until then, where there is not much to load
+ * or to compute besides: nothing else writes as fast.  Of longer ones a few blocks with 32 to
+ * 128 KiB each are on every multiprocessor, so that some load while others compute, in registers or,
+ * filled asynchronously, in shared memory, since registers for what is in flight would leave too
+ * few warps.
  */
 enum { MAP = 1, ONCE = 2, ONE = 4, MANY = 8 };
-enum { PLAIN = 1, COLUMNS = 2, EITHER = 3 };
+enum { PLAIN = 1, HEAVY = 2, COLUMN = 4, COLUMNS = 8, ANY = 15 };
 enum { NARROW = 1, WIDE = 2 };
+#define KIB *1024ll
 
 static const struct long_rule {
-    int width;   /* elements of 16 bits or fewer; more */
-    int kind;    /* one pass does all, with elements stored or without; more, over so many inputs */
-    int columns; /* there are inputs that all rows share */
-    int64_t above;         /* bytes of a row, in all inputs together */
-    int64_t block_bytes;   /* of which a block takes as many; the rest others, of its cluster, or,
-                            * where nothing is reduced, any */
-    int access;            /* bytes of a vector */
-    int row, keep, shares; /* keep: vectors in registers; shares: the others in shared memory */
-    int unroll, resident, registers;
-    const char *store;
+    int width;     /* elements of 16 bits or fewer; more */
+    int kind;      /* one pass does all, with elements stored or without; more, over so many
+                          * inputs */
+    int class;     /* all rows share no input, and there are few operations or many; they share
+                          * one; more */
+    int64_t above; /* bytes of a row, in all inputs together */
+    int64_t block_bytes; /* of which a block takes as many; the rest others, of its cluster, or,
+                          * where nothing is reduced, any; 0: all */
+    int row, keep;       /* keep: vectors in registers */
+    int shares;          /* the others stay in shared memory */
+    int unroll;
+    int access; /* bytes of a vector; 0: 16 */
+    int resident, mbarrier;
+    const char *load, *store; /* NULL: as everywhere */
 } long_rules[] = {
-    {NARROW, MAP | ONCE | ONE, EITHER, 8 << 10, 16 << 10, 8, 128, 16, 0, 2, 0, 0, "wb"},
-    {NARROW, MAP | ONCE | ONE, EITHER, 16 << 10, 32 << 10, 8, 256, 16, 0, 2, 0, 0, "wb"},
-    {NARROW, MAP, EITHER, 32 << 10, 8 << 10, 8, 256, 0, 0, 4, 0, 0, "wb"},
-    {NARROW, ONCE, EITHER, 32 << 10, INT64_MAX, 16, 256, 0, 0, 4, 0, 0, "wb"},
-    {WIDE, ONCE, EITHER, 64 << 10, INT64_MAX, 16, 512, 0, 0, 4, 0, 0, "wb"},
-    {WIDE, MAP, EITHER, 128 << 10, INT64_MAX, 16, 512, 0, 0, 4, 0, 0, "wb"},
-    {NARROW, ONE, EITHER, 32 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
-    {NARROW, ONE, EITHER, 64 << 10, 128 << 10, 16, 1024, 0, 1, 2, 0, 0, "wb"},
-    {NARROW, ONE, EITHER, 112 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
-    {NARROW, ONE, EITHER, 192 << 10, 64 << 10, 16, 256, 0, 1, 4, 0, 0, "wb"},
-    {NARROW, MANY, EITHER, 32 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
-    {NARROW, MANY, PLAIN, 64 << 10, 128 << 10, 16, 1024, 4, 0, 1, 0, 0, "wb"},
-    {NARROW, MANY, PLAIN, 128 << 10, 128 << 10, 16, 512, 8, 0, 1, 0, 0, "wb"},
-    {NARROW, MANY, PLAIN, 512 << 10, 64 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
-    {NARROW, MANY, COLUMNS, 64 << 10, 128 << 10, 16, 1024, 0, 1, 2, 1, 0, "wb"},
-    {NARROW, MANY, COLUMNS, 128 << 10, 64 << 10, 16, 256, 0, 1, 2, 0, 0, "wb"},
-    {NARROW, MANY, COLUMNS, 256 << 10, 64 << 10, 16, 256, 0, 0, 4, 0, 0, "cs"},
-    {NARROW, MANY, COLUMNS, 512 << 10, 256 << 10, 16, 1024, 0, 0, 4, 0, 0, "cs"},
-    {WIDE, ONE, PLAIN, 128 << 10, 128 << 10, 16, 512, 8, 1, 1, 0, 64, "wb"},
-    {WIDE, ONE, COLUMNS, 64 << 10, 64 << 10, 16, 256, 0, 1, 4, 0, 0, "wb"},
-    {WIDE, ONE, COLUMNS, 512 << 10, 128 << 10, 16, 1024, 8, 0, 1, 0, 0, "wb"},
-    {WIDE, MANY, EITHER, 64 << 10, 128 << 10, 16, 512, 0, 1, 2, 0, 0, "wb"},
-    {WIDE, MANY, PLAIN, 128 << 10, 128 << 10, 16, 1024, 4, 0, 1, 0, 0, "wb"},
-    {WIDE, MANY, COLUMNS, 128 << 10, 128 << 10, 16, 256, 8, 1, 1, 0, 0, "wb"},
-    {WIDE, MANY, COLUMNS, 1 << 20, 256 << 10, 16, 1024, 4, 1, 1, 0, 0, "wb"},
+    {NARROW, MAP, ANY, 8 KIB, 8 KIB, 256, .access = 8, .unroll = 4},
+    {WIDE, MAP, ANY, 8 KIB, 8 KIB, 256, .unroll = 2},
+
+    {NARROW, ONCE, ANY, 8 KIB, 16 KIB, 128, 16, .access = 8, .unroll = 2},
+    {NARROW, ONCE, ANY, 16 KIB, 32 KIB, 256, 16, .access = 8, .unroll = 2},
+    {NARROW, ONCE, ANY, 32 KIB, 0, 256, .unroll = 4},
+    {WIDE, ONCE, ANY, 64 KIB, 0, 512, .unroll = 4},
+
+    {NARROW, ONE, PLAIN, 4 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {NARROW, ONE, PLAIN, 8 KIB, 0, 512, .unroll = 4, .load = "last", .store = "first"},
+    {NARROW, ONE, PLAIN, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
+    {NARROW, ONE, HEAVY | COLUMNS, 8 KIB, 16 KIB, 128, 16, .access = 8, .unroll = 2},
+    {NARROW, ONE, HEAVY | COLUMNS, 16 KIB, 32 KIB, 256, 16, .access = 8, .unroll = 2},
+    {NARROW, ONE, HEAVY, 32 KIB, 0, 512, .shares = 1, .unroll = 4},
+    {NARROW, ONE, PLAIN | HEAVY, 64 KIB, 16 KIB, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, PLAIN, 128 KIB, 32 KIB, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, PLAIN, 256 KIB, 64 KIB, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, HEAVY, 128 KIB, 64 KIB, 256, .shares = 1, .unroll = 2, .mbarrier = 1},
+    {NARROW, ONE, COLUMN, 4 KIB, 0, 256, .unroll = 2, .load = "last", .store = "first"},
+    {NARROW, ONE, COLUMN, 8 KIB, 0, 512, .unroll = 2, .load = "last"},
+    {NARROW, ONE, COLUMN, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
+    {NARROW, ONE, COLUMN, 64 KIB, 32 KIB, 256, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMN, 256 KIB, 128 KIB, 1024, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMNS, 32 KIB, 0, 1024, .shares = 1, .unroll = 2},
+    {NARROW, ONE, COLUMNS, 64 KIB, 32 KIB, 256, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMNS, 128 KIB, 32 KIB, 256, .shares = 1, .unroll = 2},
+    {NARROW, ONE, COLUMNS, 256 KIB, 64 KIB, 256, .shares = 1, .unroll = 4},
+
+    {WIDE, ONE, PLAIN | COLUMNS, 8 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 8 KIB, 0, 128, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 16 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
+    {WIDE, ONE, COLUMN, 8 KIB, 0, 512, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, PLAIN, 16 KIB, 0, 512, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, COLUMNS, 16 KIB, 0, 512, 8, .unroll = 2},
+    {WIDE, ONE, PLAIN | COLUMN, 32 KIB, 0, 1024, .unroll = 2, .load = "last"},
+    {WIDE, ONE, PLAIN | HEAVY, 64 KIB, 16 KIB, 128, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN | HEAVY, 128 KIB, 64 KIB, 512, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN, 256 KIB, 64 KIB, 512, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, HEAVY, 256 KIB, 64 KIB, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN | HEAVY, 512 KIB, 128 KIB, 256, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 64 KIB, 32 KIB, 512, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 256 KIB, 64 KIB, 1024, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 512 KIB, 128 KIB, 1024, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMNS, 64 KIB, 32 KIB, 256, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMNS, 256 KIB, 64 KIB, 256, 8, .shares = 1, .unroll = 1},
+    {WIDE, ONE, COLUMNS, 512 KIB, 128 KIB, 512, 8, .shares = 1, .unroll = 1},
+
+    {NARROW, MANY, ANY, 32 KIB, 64 KIB, 512, .shares = 1, .unroll = 2},
+    {NARROW, MANY, PLAIN | HEAVY, 64 KIB, 128 KIB, 1024, 4, .unroll = 1},
+    {NARROW, MANY, PLAIN | HEAVY, 128 KIB, 128 KIB, 512, 8, .unroll = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 64 KIB, 128 KIB, 1024, .shares = 1, .unroll = 2,
+     .resident = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 128 KIB, 32 KIB, 256, .unroll = 2, .mbarrier = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 256 KIB, 64 KIB, 256, .unroll = 4, .load = "last",
+     .store = "cs"},
+    {NARROW, MANY, COLUMN | COLUMNS, 512 KIB, 256 KIB, 1024, .unroll = 4, .load = "last",
+     .store = "cs"},
+
+    {WIDE, MANY, ANY, 64 KIB, 128 KIB, 512, .shares = 1, .unroll = 2},
+    {WIDE, MANY, PLAIN | HEAVY, 128 KIB, 128 KIB, 512, 8, .unroll = 1},
+    {WIDE, MANY, PLAIN | HEAVY, 1024 KIB, 128 KIB, 1024, 4, .unroll = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 128 KIB, 128 KIB, 512, 4, .shares = 1, .unroll = 1,
+     .mbarrier = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 256 KIB, 64 KIB, 512, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 512 KIB, 128 KIB, 512, .unroll = 4, .load = "last"},
+    {WIDE, MANY, COLUMN | COLUMNS, 1024 KIB, 256 KIB, 1024, 4, .shares = 1, .unroll = 1},
 };
 
 /* The last one that fits. */
 static const struct long_rule *long_rule_for(const struct traits *t, int once, int64_t bytes)
 {
     const struct long_rule *found = NULL;
-    int width = t->widest <= 2 ? NARROW : WIDE, columns = t->columns ? COLUMNS : PLAIN;
+    int width = t->widest <= 2 ? NARROW : WIDE;
+    int class = t->columns > 1 ? COLUMNS : t->columns ? COLUMN : t->heavy ? HEAVY : PLAIN;
     int kind = once ? (t->stores ? MAP : ONCE) : (t->n_inputs > 1 ? MANY : ONE);
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
-        int fits = r->width & width && r->kind & kind && r->columns & columns;
+        int fits = r->width & width && r->kind & kind && r->class & class;
         if (fits && bytes > r->above) found = r;
     }
     return found;
@@ -258,13 +313,15 @@ static int choose_long(const struct eider_layout *layout, struct eider_target ta
     int64_t bytes = layout->length * t.widest * t.n_inputs;
     const struct long_rule *r = long_rule_for(&t, layout->once, bytes);
     if (!r || target.sm < EIDER_ROW_ASYNC_SM || !is_open(config)) return 0;
-    int vec = r->access > t.widest ? r->access / t.widest : 1;
+    int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
+    int vec = access > t.widest ? access / t.widest : 1;
     int64_t vectors = (layout->length + vec - 1) / vec;
+    int64_t block_bytes = r->block_bytes ? r->block_bytes : bytes;
     if (!vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
     if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
     int is_map = r->kind == MAP, split = 1;
-    while (!is_map && cluster < most && r->block_bytes < bytes / cluster) cluster *= 2;
-    while (is_map && split < EIDER_ROW_SPLIT_MAX && r->block_bytes < bytes / split) split *= 2;
+    while (!is_map && cluster < most && block_bytes < bytes / cluster) cluster *= 2;
+    while (is_map && split < EIDER_ROW_SPLIT_MAX && block_bytes < bytes / split) split *= 2;
     int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;
     int keep = r->keep < each ? r->keep : kept(each);
     int shared = r->shares ? fitting(&t, target, r->row, each - keep) : 0;
@@ -279,9 +336,11 @@ static int choose_long(const struct eider_layout *layout, struct eider_target ta
     eider_config_choose(config, EIDER_PARAM_async, c.shared > 0);
     eider_config_choose(config, EIDER_PARAM_unroll, r->unroll);
     eider_config_choose(config, EIDER_PARAM_resident, c.resident);
-    eider_config_choose(config, EIDER_PARAM_registers, r->registers);
     eider_config_choose(config, EIDER_PARAM_split, split);
-    eider_config_choose_word(config, EIDER_PARAM_store, r->store);
+    int stays = eider_config_number(config, EIDER_PARAM_resident) > 0;
+    eider_config_choose(config, EIDER_PARAM_mbarrier, r->mbarrier && cluster > 1 && !stays);
+    if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
+    if (r->store) eider_config_choose_word(config, EIDER_PARAM_store, r->store);
     return 1;
 }
 
@@ -293,17 +352,17 @@ static int power_below(int block)
     return power;
 }
 
-/* Rows that are cut into parts anywhere on the GPU: those of which a cluster of the most blocks
- * cannot keep all.  The number of parts depends on the length alone, so that a row's result does
- * not depend on how many there are. */
+/* Rows that are cut into parts anywhere on the GPU: those that blocks of a cluster are too few for,
+ * however many rows there are.  The number of parts depends on the length alone, so that a row's
+ * result does not depend on how many there are.  Measured on an H200 (bench/RESULTS.md). */
 static int split_of(const struct eider_layout *layout, struct eider_target target,
                     const struct eider_config *config)
 {
     struct traits t = traits_of(layout);
-    int64_t bytes = layout->length * t.widest * t.n_inputs, parts = 1;
-    int64_t block = eider_row_shared_limit(target) - SHARED_FOR_REDUCTIONS;
+    int64_t parts = 1;
     int stays = config->choice[EIDER_PARAM_resident] > 0; /* blocks go through rows */
-    if (!target.sm || !is_open(config) || stays || bytes <= EIDER_ROW_CLUSTER_MAX * block) return 1;
+    if (!target.sm || !is_open(config) || stays || layout->length * t.widest < SPLIT_BYTES)
+        return 1;
     while (parts < EIDER_ROW_SPLIT_MAX && 2 * parts * SPLIT_LENGTH <= layout->length) parts *= 2;
     return (int)parts;
 }
@@ -358,6 +417,7 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
     eider_config_choose(config, EIDER_PARAM_async, 0);
     eider_config_choose(config, EIDER_PARAM_resident, 0);
     eider_config_choose(config, EIDER_PARAM_registers, 0);
+    eider_config_choose(config, EIDER_PARAM_mbarrier, 0);
     int is_read_again = facts->target.sm && !eider_config_number(config, EIDER_PARAM_keep);
     eider_config_choose(config, EIDER_PARAM_online, is_read_again);
     int passes_by = facts->target.sm && layout->once && !traits_of(layout).stores;
@@ -385,14 +445,14 @@ static void add_threads(const struct eider_layout *layout, int vec, int row, int
     if (each <= REGISTERS_TRIED * (int64_t)most && each <= kept(INT32_MAX)) {
         eider_text_add(out, "%s,keep=%d,unroll=%d,load=ca|cs|nc,store=wb|cs\n", common, kept(each),
                        unroll);
-        eider_text_add(out, "%s,keep=0,unroll=2|4,load=ca,store=wb|cs\n", common);
+        eider_text_add(out, "%s,keep=0,unroll=2|4,load=ca|last,store=wb|first\n", common);
     } else {
-        eider_text_add(out, "%s,keep=0|%d,unroll=1|4,load=ca|nc,store=wb\n", common,
+        eider_text_add(out, "%s,keep=0|%d,unroll=1|4,load=ca|last,store=wb\n", common,
                        most > 1 ? kept(most) : 1);
         if (row >= CLUSTER_BLOCK)
             eider_text_add(out,
                            "vec=%d,row=%d,block=%d,cluster=1|4|8|16,keep=0,unroll=2|4,"
-                           "load=ca,store=wb|cs\n",
+                           "load=ca|last,store=wb|cs\n",
                            vec, row, row);
     }
 }
@@ -409,8 +469,9 @@ static void add_clusters(const struct eider_layout *layout, int vec, int row, in
     for (int blocks = 2; blocks <= EIDER_ROW_CLUSTER_MAX; blocks *= 2) {
         int64_t threads = (int64_t)row * blocks, each = (vectors + threads - 1) / threads;
         if (each < VECTORS_KEPT / 2 || (each > most && blocks < CLUSTER_PORTABLE)) continue;
-        eider_text_add(out, "vec=%d,row=%d,block=%d,cluster=%d,keep=%d,unroll=%d,load=ca|cs\n", vec,
-                       row, row, blocks, kept(each < most ? each : most), unroll);
+        eider_text_add(
+            out, "vec=%d,row=%d,block=%d,cluster=%d,keep=%d,unroll=%d,load=ca|cs,mbarrier=0|1\n",
+            vec, row, row, blocks, kept(each < most ? each : most), unroll);
     }
 }
 
@@ -428,9 +489,11 @@ static void add_shared(const struct eider_layout *layout, struct eider_target ta
         char common[96];
         snprintf(common, sizeof common, "vec=%d,row=%d,block=%d,cluster=%d,async=1", vec, row, row,
                  blocks);
-        eider_text_add(out, "%s,keep=0,shared=%d,unroll=1|2\n", common, all);
+        const char *meets = blocks > 1 ? ",mbarrier=0|1" : "";
+        eider_text_add(out, "%s,keep=0,shared=%d,unroll=1|2%s\n", common, all, meets);
         eider_text_add(out, "%s,keep=0,shared=%d,unroll=2,resident=1\n", common, all);
-        eider_text_add(out, "%s,keep=%d,shared=%d,unroll=1\n", common, half, kept(each - half));
+        eider_text_add(out, "%s,keep=%d,shared=%d,unroll=1%s\n", common, half, kept(each - half),
+                       meets);
     }
 }
 

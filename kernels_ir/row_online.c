@@ -231,11 +231,6 @@ void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t)
     b->e->width = 1;
 }
 
-void eider_row_online_taken(struct eider_row_build *b, struct eider_row_total *t)
-{
-    if (t->top) t->reference = reference_of_sum(b, t, t->top->taken);
-}
-
 void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t)
 {
     if (t->top) t->reference = reference_of_sum(b, t, t->top->value);

@@ -154,6 +154,7 @@ struct pass {
     struct eider_row_total *totals; /* NULL: outputs are stored */
     int n_totals;
     uint64_t fills;                  /* nothing is computed: shared memory takes these inputs */
+    int is_last;                     /* of the passes over a row */
     struct eider_row_position *next; /* the last pass: where the next row is; or NULL */
 };
 
@@ -225,6 +226,7 @@ static void do_part(struct eider_row_build *b, const struct pass *pass, const st
 {
     eider_row_forget(b, vectors, n);
     eider_row_place(b, vectors, n, at, known);
+    b->reads_once = pass->fills || pass->is_last;
     if (pass->fills) {
         eider_row_fill_shared(b, vectors, n, pass->fills, at, NULL);
         return;
@@ -452,7 +454,7 @@ static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, 
 void eider_row_stage_open(struct eider_row_build *b, uint32_t stage, struct eider_row_stage *out)
 {
     const struct eider_graph *g = eider_row_graph(b);
-    out->n = 0;
+    out->n = out->is_last = 0;
     out->need = eider_row_alloc(b, g->n_cells, 1);
     for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
         if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
@@ -476,8 +478,11 @@ void eider_row_stage_pass(struct eider_row_build *b, struct eider_row_stage *sta
                           struct eider_row_vector *kept, struct eider_row_vector *rest,
                           struct eider_row_position *next)
 {
-    struct pass pass = {
-        .need = stage->need, .totals = stage->totals, .n_totals = stage->n, .next = next};
+    struct pass pass = {.need = stage->need,
+                        .totals = stage->totals,
+                        .n_totals = stage->n,
+                        .next = next,
+                        .is_last = stage->is_last};
     if (b->e->status == EIDER_OK) do_pass(b, &pass, kept, rest);
 }
 
@@ -487,23 +492,29 @@ static void do_stage(struct eider_row_build *b, uint32_t number, struct eider_ro
     struct eider_row_stage stage;
     int is_last_pass = number + 1 == b->plan.n_stages && !has_full_outputs(b);
     eider_row_stage_open(b, number, &stage);
+    stage.is_last = is_last_pass;
     eider_row_stage_pass(b, &stage, kept, rest, is_last_pass ? next : NULL);
     if (b->e->status == EIDER_OK) eider_row_total_end(b, stage.totals, stage.n);
     b->e->width = b->width;
 }
 
-/* Where threads read what others may write from now on, all of them have to be here. */
+/* Where threads read what others may write from now on, which is in an output, all of them have to
+ * be here. */
 static void wait_for_readers(struct eider_row_build *b)
 {
     int may_read = b->plan.picks || b->plan.n_stages == 0;
-    if (may_read && (b->rank || b->c.row > 1)) eider_row_barrier(b);
+    if (!may_read || !(b->rank || b->c.row > 1)) return;
+    LLVMValueRef apart = eider_row_flags_have(b, EIDER_ROW_APART);
+    LLVMBasicBlockRef after = eider_row_where(b, LLVMBuildNot(b->e->builder, apart, ""));
+    eider_row_barrier(b);
+    eider_row_end_where(b, after);
 }
 
 void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
                        struct eider_row_vector *rest, struct eider_row_position *next)
 {
     const struct eider_graph *g = eider_row_graph(b);
-    struct pass pass = {.next = next};
+    struct pass pass = {.next = next, .is_last = 1};
     uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
     if (b->e->status != EIDER_OK) return;
     for (uint32_t i = 0; i < g->n_operands; i++)
@@ -532,7 +543,9 @@ void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
     eider_row_forget(b, kept, b->c.keep);
     if (b->c.keep) {
         eider_row_place(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
+        b->reads_once = 1;
         eider_row_load(b, kept, b->c.keep, b->loaded);
+        b->reads_once = 0;
     }
     if (b->rows_memory) {
         fill_edges(b, rest, shared_part(b), b->loaded);

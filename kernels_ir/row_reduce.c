@@ -266,14 +266,26 @@ static void fold_threads(struct eider_row_build *b, struct eider_row_total *t, i
 
 /* ---- Through shared memory ------------------------------------------------------ */
 
+static LLVMValueRef below(struct eider_row_build *b, LLVMValueRef v, int n)
+{
+    return LLVMBuildICmp(b->e->builder, LLVMIntULT, v, eider_row_number(b->i32, n), "");
+}
+
+static LLVMValueRef bits_of(struct eider_row_build *b, LLVMValueRef v, int mask)
+{
+    return LLVMBuildAnd(b->e->builder, v, eider_row_number(b->i32, mask), "");
+}
+
 /* Some threads leave their values in slots with numbers; then every thread takes one, and those
  * of `n` neighbours are combined. */
 struct exchange {
-    LLVMValueRef leaves; /* i1, this thread does, ... */
-    LLVMValueRef number; /* i32, ... in the slot of this number ... */
-    LLVMValueRef peer;   /* i32, ... of this block of the cluster; NULL: of its own */
-    LLVMValueRef takes;  /* i32, the number of the slot whose value this thread takes */
-    int slots, n;        /* slots of a block, for each value */
+    LLVMValueRef leaves;   /* i1, this thread does, ... */
+    LLVMValueRef number;   /* i32, ... in the slot of this number ... */
+    LLVMValueRef peer;     /* i32, ... of this block of the cluster; NULL: of its own */
+    LLVMValueRef takes;    /* i32, the number of the slot whose value this thread takes, ... */
+    int each;              /* ... and every n-th one from there, as many in all */
+    LLVMValueRef mbarrier; /* that counts what comes; NULL: they wait at a barrier */
+    int slots, n;          /* slots of a block, for each value */
 };
 
 /* Address of slot `number` of those that shared memory begins with. */
@@ -291,10 +303,15 @@ static LLVMValueRef further(struct eider_row_build *b, LLVMValueRef slot, uint32
     return LLVMBuildInBoundsGEP2(b->e->builder, b->i8, slot, &offset, 1, "");
 }
 
+/* A value as slots have it, of 4 or 8 bytes. */
+static LLVMValueRef stored(struct eider_row_build *b, LLVMValueRef v)
+{
+    return LLVMTypeOf(v) == b->i1 ? LLVMBuildZExt(b->e->builder, v, b->i32, "") : v;
+}
+
 void eider_row_value_put(struct eider_row_build *b, LLVMValueRef to, LLVMValueRef v)
 {
-    if (LLVMTypeOf(v) == b->i1) v = LLVMBuildZExt(b->e->builder, v, b->i32, "");
-    LLVMSetAlignment(LLVMBuildStore(b->e->builder, v, to), EIDER_ROW_SLOT_BYTES);
+    LLVMSetAlignment(LLVMBuildStore(b->e->builder, stored(b, v), to), EIDER_ROW_SLOT_BYTES);
 }
 
 LLVMValueRef eider_row_value_get(struct eider_row_build *b, LLVMValueRef from, LLVMTypeRef type)
@@ -305,43 +322,101 @@ LLVMValueRef eider_row_value_get(struct eider_row_build *b, LLVMValueRef from, L
     return type == b->i1 ? LLVMBuildTrunc(b->e->builder, v, b->i1, "") : v;
 }
 
+/* In the slot at `to`, which is another block's where values are sent. */
+static void leave_value(struct eider_row_build *b, const struct exchange *x, LLVMValueRef to,
+                        LLVMValueRef v)
+{
+    if (x->mbarrier)
+        b->machine->mbarrier_send(b->e, to, stored(b, v), x->mbarrier, x->peer);
+    else
+        eider_row_value_put(b, to, v);
+}
+
 static void leave_values(struct eider_row_build *b, const struct eider_row_total *totals, int n,
                          const struct exchange *x)
 {
     LLVMBasicBlockRef after = eider_row_where(b, x->leaves);
     uint32_t at = b->shared_used, bytes = (uint32_t)x->slots * EIDER_ROW_SLOT_BYTES;
     LLVMValueRef to = slot(b, x->number);
-    if (x->peer) to = eider_emit_peer(b->e, to, x->peer);
+    if (x->peer && !x->mbarrier) to = eider_emit_peer(b->e, to, x->peer);
     for (int i = 0; i < n; i++) {
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
-        eider_row_value_put(b, further(b, to, at), totals[i].value);
+        leave_value(b, x, further(b, to, at), totals[i].value);
         at += bytes;
         if (!totals[i].place) continue;
-        eider_row_value_put(b, further(b, to, at), totals[i].place);
+        leave_value(b, x, further(b, to, at), totals[i].place);
         at += bytes;
     }
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
     eider_row_end_where(b, after);
 }
 
+/* One thread of the block says how many bytes it is sent. */
+static void expect_values(struct eider_row_build *b, const struct eider_row_total *totals, int n,
+                          const struct exchange *x)
+{
+    uint32_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        LLVMTypeRef type = LLVMTypeOf(totals[i].value);
+        int is_wide = type == b->i64 || type == LLVMDoubleTypeInContext(b->e->context);
+        bytes += (is_wide ? 8u : 4u) + (totals[i].place ? 4u : 0u);
+    }
+    LLVMBasicBlockRef after = eider_row_where(b, below(b, b->machine->thread_index(b->e), 1));
+    b->machine->mbarrier_expect(b->e, x->mbarrier, bytes * (uint32_t)x->slots);
+    eider_row_end_where(b, after);
+}
+
+static void wait_for_values(struct eider_row_build *b, const struct exchange *x)
+{
+    if (x->mbarrier) {
+        b->machine->mbarrier_wait(b->e, x->mbarrier);
+    } else if (x->peer) {
+        eider_emit_cluster_arrive(b->e, 0);
+        eider_emit_cluster_wait(b->e);
+    } else {
+        b->machine->barrier(b->e);
+    }
+}
+
+/* What was left in slot `number`, `at` bytes into each. */
+static LLVMValueRef taken(struct eider_row_build *b, LLVMValueRef number, uint32_t at,
+                          LLVMTypeRef type)
+{
+    return eider_row_value_get(b, further(b, slot(b, number), at), type);
+}
+
+/* The values of one total in this thread's slots, `bytes` from one member's slots to the next. */
+static void take_total(struct eider_row_build *b, struct eider_row_total *t,
+                       const struct exchange *x, uint32_t bytes)
+{
+    LLVMTypeRef type = LLVMTypeOf(t->value);
+    uint32_t at = b->shared_used;
+    eider_row_online_start(b, t);
+    for (int k = 0; k < x->each; k++) {
+        LLVMValueRef more = eider_row_number(b->i32, (int64_t)k * x->n);
+        LLVMValueRef number = LLVMBuildAdd(b->e->builder, x->takes, more, "");
+        LLVMValueRef v = taken(b, number, at, type), place = NULL;
+        t->taken[k] = v;
+        if (t->place) place = taken(b, number, at + bytes, b->i32);
+        if (t->top) v = eider_row_online_moved(b, t, v, t->top->taken[k]);
+        if (b->e->status != EIDER_OK) return;
+        if (k) {
+            combine(b, t, &t->value, &t->place, v, place);
+            continue;
+        }
+        t->value = v;
+        t->place = place;
+    }
+    b->shared_used += bytes * (t->place ? 2 : 1);
+    fold_threads(b, t, x->n);
+}
+
 static void take_values(struct eider_row_build *b, struct eider_row_total *totals, int n,
                         const struct exchange *x)
 {
-    uint32_t bytes = (uint32_t)x->slots * EIDER_ROW_SLOT_BYTES;
-    LLVMValueRef from = slot(b, x->takes);
-    for (int i = 0; i < n; i++) {
-        struct eider_row_total *t = &totals[i];
-        eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
-        t->value = eider_row_value_get(b, further(b, from, b->shared_used), LLVMTypeOf(t->value));
-        t->taken = t->value;
-        b->shared_used += bytes;
-        eider_row_online_taken(b, t);
-        eider_row_online_meet(b, t);
-        if (t->place) {
-            t->place = eider_row_value_get(b, further(b, from, b->shared_used), b->i32);
-            b->shared_used += bytes;
-        }
-        fold_threads(b, t, x->n);
+    for (int i = 0; i < n && b->e->status == EIDER_OK; i++) {
+        eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
+        take_total(b, &totals[i], x, (uint32_t)x->slots * EIDER_ROW_SLOT_BYTES);
     }
 }
 
@@ -357,30 +432,17 @@ static void do_exchange(struct eider_row_build *b, struct eider_row_total *total
         eider_emit_cluster_wait(b->e);
         b->peers_begun = 1;
     }
+    if (x->mbarrier) expect_values(b, totals, n, x);
     leave_values(b, totals, n, x);
-    if (x->peer) {
-        eider_emit_cluster_arrive(b->e, 0);
-        eider_emit_cluster_wait(b->e);
-    } else {
-        b->machine->barrier(b->e);
-    }
+    wait_for_values(b, x);
     take_values(b, totals, n, x);
 }
 
-static LLVMValueRef below(struct eider_row_build *b, LLVMValueRef v, int n)
-{
-    return LLVMBuildICmp(b->e->builder, LLVMIntULT, v, eider_row_number(b->i32, n), "");
-}
-
-static LLVMValueRef bits_of(struct eider_row_build *b, LLVMValueRef v, int mask)
-{
-    return LLVMBuildAnd(b->e->builder, v, eider_row_number(b->i32, mask), "");
-}
-
-/* The warps of a cluster have one exchange as long as a warp has a thread for each of them. */
+/* The warps of a cluster have one exchange as long as each thread of a warp takes but a few. */
 static int is_direct(const struct eider_row_build *b)
 {
-    return b->c.block / EIDER_ROW_WARP * b->c.cluster <= EIDER_ROW_WARP;
+    int warps = b->c.block / EIDER_ROW_WARP * b->c.cluster;
+    return warps <= EIDER_ROW_TAKEN_MAX * EIDER_ROW_WARP;
 }
 
 static int slots_of(const struct eider_row_build *b)
@@ -390,7 +452,7 @@ static int slots_of(const struct eider_row_build *b)
     return is_direct(b) ? warps * b->c.cluster : warps + b->c.cluster;
 }
 
-uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
+static uint32_t slot_bytes(const struct eider_row_build *b)
 {
     const struct eider_graph *g = b->program->graph;
     uint32_t bytes = 0, each = (uint32_t)slots_of(b) * EIDER_ROW_SLOT_BYTES;
@@ -400,6 +462,38 @@ uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
         if (b->plan.live[id] && eider_ops_reduces(op)) bytes += finds_place(op) ? 2 * each : each;
     }
     return bytes;
+}
+
+/* Whether the blocks of a cluster meet at mbarriers, each of which serves once. */
+static int meets(const struct eider_row_build *b)
+{
+    return b->c.mbarrier && b->machine->mbarrier_open;
+}
+
+uint32_t eider_row_shared_bytes(const struct eider_row_build *b)
+{
+    uint32_t mbarriers = meets(b) ? b->plan.n_stages * EIDER_MBARRIER_BYTES : 0;
+    return slot_bytes(b) + mbarriers;
+}
+
+/* ---- Mbarriers -------------------------------------------------------------- */
+
+/* That of a stage, behind the slots. */
+static LLVMValueRef mbarrier_of(struct eider_row_build *b, uint32_t stage)
+{
+    uint32_t at = slot_bytes(b) + stage * EIDER_MBARRIER_BYTES;
+    return further(b, b->shared, at);
+}
+
+void eider_row_mbarriers_open(struct eider_row_build *b)
+{
+    if (meets(b)) {
+        LLVMBasicBlockRef after = eider_row_where(b, below(b, b->machine->thread_index(b->e), 1));
+        for (uint32_t stage = 0; stage < b->plan.n_stages; stage++)
+            b->machine->mbarrier_open(b->e, mbarrier_of(b, stage));
+        eider_row_end_where(b, after);
+    }
+    eider_emit_cluster_arrive(b->e, 1);
 }
 
 /* The warps of a row that are in this block. */
@@ -414,6 +508,7 @@ static void exchange_in_block(struct eider_row_build *b, struct eider_row_total 
     struct exchange x = {.leaves = below(b, bits_of(b, thread, EIDER_ROW_WARP - 1), 1),
                          .number = warp,
                          .takes = takes,
+                         .each = 1,
                          .slots = b->c.block / EIDER_ROW_WARP,
                          .n = warps};
     do_exchange(b, totals, n, &x);
@@ -425,7 +520,9 @@ static void exchange_in_cluster(struct eider_row_build *b, struct eider_row_tota
 {
     LLVMBuilderRef ir = b->e->builder;
     int warps = is_direct(b) ? b->c.row / EIDER_ROW_WARP : 1, all = warps * b->c.cluster;
-    struct exchange x = {.number = b->rank, .peer = thread, .slots = all, .n = all};
+    int takers = all < EIDER_ROW_WARP ? all : EIDER_ROW_WARP;
+    struct exchange x = {
+        .number = b->rank, .peer = thread, .each = all / takers, .slots = all, .n = takers};
     if (warps > 1) {
         LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
         x.number = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, warps), "");
@@ -433,7 +530,8 @@ static void exchange_in_cluster(struct eider_row_build *b, struct eider_row_tota
         x.peer = bits_of(b, thread, EIDER_ROW_WARP - 1);
     }
     x.leaves = below(b, x.peer, b->c.cluster);
-    x.takes = bits_of(b, thread, all - 1);
+    x.takes = bits_of(b, thread, takers - 1);
+    if (meets(b)) x.mbarrier = mbarrier_of(b, b->n_met++);
     do_exchange(b, totals, n, &x);
 }
 

@@ -101,9 +101,8 @@ void eider_row_number_threads(struct eider_row_build *b)
     LLVMValueRef thread = b->machine->thread_index(b->e);
     b->thread = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, b->c.row - 1), "");
     if (b->c.split > 1) {
-        LLVMValueRef rows = eider_row_param(b, b->slots.rows);
-        LLVMValueRef part = LLVMBuildUDiv(ir, b->machine->block_index(b->e), rows, "");
-        b->part = LLVMBuildTrunc(ir, part, b->i32, "");
+        LLVMValueRef row;
+        b->part = eider_row_part(b, b->machine->block_index(b->e), &row);
         LLVMValueRef before = LLVMBuildMul(ir, b->part, eider_row_number(b->i32, b->c.row), "");
         b->thread = LLVMBuildAdd(ir, b->thread, before, "");
     }
@@ -112,7 +111,7 @@ void eider_row_number_threads(struct eider_row_build *b)
     LLVMValueRef before = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, b->c.row), "");
     b->thread = LLVMBuildAdd(ir, b->thread, before, "");
     /* The first reduction waits for it. */
-    if (b->plan.n_stages) eider_emit_cluster_arrive(b->e, 1);
+    if (b->plan.n_stages) eider_row_mbarriers_open(b);
 }
 
 /* Goes to the row that this thread has in a part of the rows: as many as a block has at once. */
@@ -187,7 +186,7 @@ void eider_row_do_all(struct eider_row_build *b)
     if (b->e->status != EIDER_OK) return;
     if (b->c.cluster > 1)
         own = LLVMBuildUDiv(b->e->builder, own, eider_row_number(b->i64, b->c.cluster), "");
-    if (b->part) own = LLVMBuildURem(b->e->builder, own, eider_row_param(b, b->slots.rows), "");
+    if (b->part) eider_row_part(b, own, &own);
     b->loaded = eider_row_inputs(b, b->plan.live) & ~eider_row_shared_inputs(b);
     b->columns = b->rows_memory && b->leader < 0 ? columns_of(b) : 0;
     go_to(b, own);

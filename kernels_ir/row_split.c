@@ -93,6 +93,23 @@ eider_status eider_row_rounds(const struct eider_lowered *program,
     return EIDER_OK;
 }
 
+/* ---- Parts ------------------------------------------------------------------------- */
+
+LLVMValueRef eider_row_part(struct eider_row_build *b, LLVMValueRef block, LLVMValueRef *row)
+{
+    LLVMBuilderRef ir = b->e->builder;
+    uint32_t n_rounds = count_rounds(eider_row_graph(b), &b->plan, b->layout);
+    int bits = __builtin_ctz((unsigned)b->c.split);
+    LLVMValueRef number = LLVMBuildTrunc(ir, block, b->i32, "");
+    LLVMValueRef part = LLVMBuildAnd(ir, number, eider_row_number(b->i32, b->c.split - 1), "");
+    *row = LLVMBuildLShr(ir, block, eider_row_number(b->i64, bits), "");
+    if (has_outputs(b->layout, 1)) return part;
+    LLVMValueRef last = eider_row_number(b->i32, n_rounds - 1);
+    last = LLVMBuildICmp(ir, LLVMIntEQ, eider_row_param(b, b->slots.round), last, "");
+    *row = LLVMBuildSelect(ir, last, block, *row, "");
+    return LLVMBuildSelect(ir, last, eider_row_number(b->i32, 0), part, "");
+}
+
 /* ---- Slots ------------------------------------------------------------------------- */
 
 /* The slot `number` of the row, and `further` (i32, or NULL) slots behind it. */

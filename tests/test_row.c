@@ -44,9 +44,9 @@ static const char *const schedules[] = {
 static const char *const clusters[] = {
     "cluster=2,block=32,row=32,vec=1,keep=1,unroll=1",
     "cluster=4,block=32,row=32,vec=1,keep=0,unroll=2,online=1",
-    "cluster=8,block=32,row=32,vec=1,keep=2,unroll=1",
-    "cluster=2,block=64,row=64,vec=1,keep=1,unroll=2,online=1",
-    "cluster=16,block=32,row=32,vec=1,keep=0,unroll=1",
+    "cluster=8,block=32,row=32,vec=1,keep=2,unroll=1,mbarrier=1",
+    "cluster=2,block=64,row=64,vec=1,keep=1,unroll=2,online=1,mbarrier=1",
+    "cluster=16,block=32,row=32,vec=1,keep=0,unroll=1,load=last",
     "cluster=2,block=32,row=32,vec=1,keep=1,shared=2,unroll=2",
     "cluster=2,block=64,row=64,vec=1,keep=0,shared=2,unroll=1,resident=1,online=1",
 };
@@ -376,6 +376,28 @@ static void sums_down_the_rows(void **state)
                                     .cols = 2,
                                     .fill = tiny_down},
                   1.2e-7, 1);
+}
+
+/* Sixteenths, of which f32 has all sums and those of products exactly. */
+static double sixteenths(size_t i, int64_t row, int64_t col)
+{
+    return (double)((row * 37 + col * 11 + (int64_t)i) % 61 - 30) / 16;
+}
+
+static void sums_of_16_bit_values_are_exact(void **state)
+{
+    static const char *const configs[] = {NULL, "block=64,row=8,vec=2,unroll=8",
+                                          "block=32,row=32,vec=4,unroll=4,split=4",
+                                          "block=1,row=1,vec=1,unroll=2"};
+    (void)state;
+    for (size_t k = 0; k < COUNT(configs); k++)
+        row_check((struct row_call){.text = "in x: bf16, y: f16, s: bf16 row\n"
+                                            "out a: f32, b: f32; a = colsum(x * s); b = colsum(y)",
+                                    .config = configs[k],
+                                    .rows = 4097,
+                                    .cols = 100,
+                                    .fill = sixteenths},
+                  0, 1);
 }
 
 /* Few columns are few blocks: then the rows are cut, too, where there are enough. */
@@ -767,204 +789,6 @@ static void a_failed_allocation_is_survived(void **state)
     }
 }
 
-/* ---- The GPU's code ------------------------------------------------------------------- */
-
-static void kernels_assemble_for_gpus(void **state)
-{
-    static const char *const targets[] = {"sm_80", "sm_90"};
-    static const char *const configs[] = {NULL,
-                                          "block=128,row=8",
-                                          "block=512,row=512,keep=1",
-                                          "block=32,row=32,keep=0,load=nc,store=cs",
-                                          "cluster=2,block=256,row=256,keep=1",
-                                          "cluster=16,block=1024,row=1024,keep=0",
-                                          "cluster=8,load=nc"};
-    int64_t shape[2] = {64, 4096}, column[2] = {1, 4096}, row[2] = {64, 1};
-    static const int full[] = {0, 3, 4, 8}, per_row[] = {2, 5, 6, 7};
-    eider_program *program;
-    eider_tensor args[9];
-    (void)state;
-    must(eider_program_parse(row_context, row_everything, &program));
-    for (size_t i = 0; i < 9; i++) args[i] = tensor_of(NULL, EIDER_BF16, 2, column);
-    for (size_t i = 0; i < COUNT(full); i++) args[full[i]].shape = shape;
-    for (size_t i = 0; i < COUNT(per_row); i++) args[per_row[i]].shape = row;
-    for (size_t t = 0; t < COUNT(targets); t++)
-        for (size_t k = 0; k < COUNT(configs) - (t ? 0 : 3); k++) {
-            eider_kernel *kernel;
-            eider_request request = {.program = program,
-                                     .args = args,
-                                     .n_args = 9,
-                                     .config = configs[k],
-                                     .target = targets[t]};
-            if (eider_compile(row_context, &request, &kernel) != EIDER_OK)
-                fail_msg("%s [%s]: %s", targets[t], configs[k], eider_error());
-            const char *ptx;
-            size_t size;
-            must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, (const void **)&ptx, &size));
-            assert_non_null(strstr(ptx, "shfl.sync.bfly.b32"));
-            eider_kernel_release(kernel);
-        }
-    eider_program_release(program);
-}
-
-static void registers_are_limited_for_the_assembler(void **state)
-{
-    static const struct {
-        const char *config;
-        int least, most;
-    } cases[] = {{"row=128,keep=8,registers=0", 65, 255},
-                 {"row=128,keep=8,registers=64", 33, 64},
-                 {"row=128,keep=8,registers=40", 24, 40}};
-    int64_t shape[2] = {4, 4096}, column[1] = {4096}, row[2] = {4, 1};
-    eider_program *program;
-    (void)state;
-    must(eider_program_parse(row_context, "rmsnorm_backward", &program));
-    eider_tensor args[5] = {
-        tensor_of(NULL, EIDER_F32, 2, shape), tensor_of(NULL, EIDER_F32, 1, column),
-        tensor_of(NULL, EIDER_F32, 2, row), tensor_of(NULL, EIDER_F32, 2, shape),
-        tensor_of(NULL, EIDER_F32, 2, shape)};
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        eider_request request = {.program = program,
-                                 .args = args,
-                                 .n_args = 5,
-                                 .config = cases[i].config,
-                                 .target = "sm_90"};
-        eider_kernel *kernel;
-        eider_kernel_info info;
-        const void *ptx;
-        size_t size;
-        must(eider_compile(row_context, &request, &kernel));
-        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
-        assert_int_equal(strstr(ptx, ".maxnreg") != NULL, i > 0);
-        eider_kernel_describe(kernel, &info);
-        if (info.registers >= 0) assert_in_range(info.registers, cases[i].least, cases[i].most);
-        eider_kernel_release(kernel);
-    }
-    eider_program_release(program);
-}
-
-static eider_status compile_clusters(const char *target, const char *config, eider_kernel **out)
-{
-    int64_t shape[2] = {4, 65536}, row[2] = {4, 1};
-    eider_program *program;
-    must(eider_program_parse(row_context, "y = exp(x - max(x)); s = sum(x)", &program));
-    eider_tensor args[3] = {tensor_of(NULL, EIDER_F32, 2, shape),
-                            tensor_of(NULL, EIDER_F32, 2, shape),
-                            tensor_of(NULL, EIDER_F32, 2, row)};
-    eider_request request = {
-        .program = program, .args = args, .n_args = 3, .config = config, .target = target};
-    eider_status status = eider_compile(row_context, &request, out);
-    eider_program_release(program);
-    return status;
-}
-
-static void clusters_are_in_the_code_from_sm_90_on(void **state)
-{
-    static const char *const words[] = {".explicitcluster\n.reqnctapercluster 4, 1, 1\n",
-                                        "barrier.cluster.arrive.relaxed.aligned",
-                                        "barrier.cluster.arrive.aligned",
-                                        "barrier.cluster.wait.aligned",
-                                        "mapa.u64",
-                                        "%cluster_ctarank",
-                                        ".version 8.0"};
-    static const char *const targets[] = {"sm_90", "sm_90a", "sm_100", "sm_120"};
-    const void *data;
-    size_t size;
-    eider_kernel *kernel;
-    (void)state;
-    for (size_t t = 0; t < COUNT(targets); t++) {
-        must(compile_clusters(targets[t], "cluster=4", &kernel));
-        eider_kernel_info info;
-        eider_kernel_describe(kernel, &info);
-        assert_non_null(strstr(info.config, "block=512"));
-        assert_non_null(strstr(info.config, "row=512"));
-        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &data, &size));
-        for (size_t i = 0; i < COUNT(words); i++)
-            if (!strstr(data, words[i]))
-                fail_msg("%s: no %s\n%s", targets[t], words[i], (char *)data);
-        eider_kernel_release(kernel);
-    }
-    must(compile_clusters("sm_90", "cluster=1", &kernel));
-    must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &data, &size));
-    assert_null(strstr(data, "cluster"));
-    eider_kernel_release(kernel);
-    assert_int_equal(compile_clusters("sm_89", "cluster=2", &kernel), EIDER_CONFIG);
-    assert_non_null(strstr(eider_error(), "cluster=2: sm_89 has no clusters of blocks"));
-}
-
-/* The config of a call, as numbers. */
-static struct eider_row_config config_of(const char *target, const char *config, int64_t cols)
-{
-    int64_t shape[2] = {16, cols};
-    struct eider_plan plan;
-    eider_program *program;
-    must(eider_program_parse(row_context, "y = x - max(x)", &program));
-    eider_tensor args[2] = {tensor_of(NULL, EIDER_BF16, 2, shape),
-                            tensor_of(NULL, EIDER_BF16, 2, shape)};
-    eider_request request = {
-        .program = program, .args = args, .n_args = 2, .config = config, .target = target};
-    must(eider_prepare_plan(row_context, NULL, &request, &plan));
-    eider_program_release(program);
-    return eider_row_config_of(&plan.config);
-}
-
-static void elements_in_flight_are_limited(void **state)
-{
-    int64_t shape[2] = {4, 256};
-    eider_program *program;
-    eider_kernel *kernel;
-    (void)state;
-    must(eider_program_parse(row_context, "y = x - max(x)", &program));
-    eider_tensor args[2] = {tensor_of(NULL, EIDER_F64, 2, shape),
-                            tensor_of(NULL, EIDER_F64, 2, shape)};
-    eider_request request = {.program = program,
-                             .args = args,
-                             .n_args = 2,
-                             .config = "vec=64,unroll=4",
-                             .target = "sm_90"};
-    assert_int_equal(eider_compile(row_context, &request, &kernel), EIDER_CONFIG);
-    assert_string_equal(eider_error(),
-                        "vec=64, unroll=4: a thread has at most 128 elements in flight");
-    eider_program_release(program);
-}
-
-static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **state)
-{
-    static const struct {
-        const char *target, *config;
-        int64_t cols;
-        int cluster;
-    } cases[] = {
-        {"sm_90", NULL, 64, 1},
-        {"sm_90", NULL, 32768, 1},
-        {"sm_90", NULL, 32776, 1},
-        {"sm_90", NULL, 65536, 2},
-        {"sm_100a", NULL, 131072, 4},
-        {"sm_90", NULL, 262144, 8},
-        {"sm_90", NULL, 1000000, 8},
-        {"sm_90", "block=512", 65536, 1},
-        {"sm_90", "cluster=1", 65536, 1},
-        {"sm_90", "cluster=16", 100, 16},
-        {"sm_90", "cluster=2,row=64", 100, 2},
-        {"sm_90", "cluster=2,block=32", 100, 2},
-        {"sm_89", NULL, 65536, 1},
-        {"cpu", NULL, 65536, 1},
-        {"cpu", "cluster=4", 65536, 4},
-        {"cpu", "cluster=4,block=64", 65536, 4},
-    };
-    (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct eider_row_config c = config_of(cases[i].target, cases[i].config, cases[i].cols);
-        if (c.cluster != cases[i].cluster)
-            fail_msg("%s [%s] %d: cluster=%d", cases[i].target, cases[i].config, (int)cases[i].cols,
-                     c.cluster);
-        if (c.cluster > 1) assert_int_equal(c.row, c.block);
-        int64_t held = (int64_t)(c.keep + c.shared) * c.vec * eider_row_threads(&c);
-        if (cases[i].cols <= 262144 && c.cluster > 1 && !cases[i].config)
-            assert_true(held >= cases[i].cols);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -982,6 +806,7 @@ int main(void)
         cmocka_unit_test(a_mean_far_from_zero_costs_no_digits),
         cmocka_unit_test(long_sums_keep_what_rounding_loses),
         cmocka_unit_test(sums_down_the_rows),
+        cmocka_unit_test(sums_of_16_bit_values_are_exact),
         cmocka_unit_test(sums_of_many_rows_are_cut_by_default),
         cmocka_unit_test(gradients_of_picks_gather),
         cmocka_unit_test(sums_of_what_a_row_has_once),
@@ -993,11 +818,6 @@ int main(void)
         cmocka_unit_test(refusals_say_why),
         cmocka_unit_test(a_kernel_is_for_its_length),
         cmocka_unit_test(a_failed_allocation_is_survived),
-        cmocka_unit_test(kernels_assemble_for_gpus),
-        cmocka_unit_test(registers_are_limited_for_the_assembler),
-        cmocka_unit_test(clusters_are_in_the_code_from_sm_90_on),
-        cmocka_unit_test(elements_in_flight_are_limited),
-        cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };
     return cmocka_run_group_tests_name("row", tests, row_set_up, row_tear_down);
 }

@@ -60,6 +60,8 @@ static const char *const schedules[] = {
     "block=64,row=64,keep=1,shared=2,unroll=2",
     "block=128,row=32,keep=0,shared=3,unroll=1,async=1",
     "block=512,row=512,keep=1,shared=8,unroll=1,async=1",
+    "block=64,row=64,keep=0,unroll=2,load=last,store=first",
+    "block=128,row=128,keep=1,unroll=1,load=last",
     /* From here on of GPUs with clusters. */
     "cluster=2,block=32,row=32,keep=1",
     "cluster=4,block=128,row=128,keep=0,unroll=2",
@@ -67,9 +69,13 @@ static const char *const schedules[] = {
     "cluster=2,block=1024,row=1024,keep=1,unroll=1",
     "cluster=16,block=64,row=64,keep=2,unroll=1",
     "cluster=16,block=256,row=256,keep=0,unroll=1,store=cs",
+    "cluster=2,block=32,row=32,keep=1,mbarrier=1",
+    "cluster=8,block=512,row=512,keep=0,unroll=2,load=last,mbarrier=1",
+    "cluster=8,block=256,row=256,keep=1,shared=1,unroll=1,async=1,mbarrier=1",
+    "cluster=16,block=64,row=64,keep=0,unroll=1,online=1,mbarrier=1",
 };
 
-#define N_CLUSTERS 6
+#define N_CLUSTERS 10
 
 static size_t n_schedules(void)
 {
@@ -300,6 +306,7 @@ static void parts_of_very_long_rows(void **state)
               k / 2 == 1 ? 1e-2 : 1e-5, 1e-9);
 }
 
+/* Rounding of parts counts against their sizes, whatever is left of those in the end. */
 static void sums_down_the_rows(void **state)
 {
     static const int64_t rows[] = {0, 1, 100, 4097, 20000}, cols[] = {1, 100, 1024, 4096, 5000};
@@ -314,7 +321,7 @@ static void sums_down_the_rows(void **state)
                                 .rows = rows[i % COUNT(rows)],
                                 .cols = cols[(i * 2 + 1) % COUNT(cols)],
                                 .fill = row_wave},
-              i % 2 ? 4e-7 : 1e-2, 64);
+              i % 2 ? 4e-7 : 1e-2, 64 + (double)rows[i % COUNT(rows)] / 64);
 }
 
 static void special_values_in_every_lane(void **state)
@@ -339,18 +346,27 @@ static double any_value(size_t i, int64_t row, int64_t col)
 
 static void every_program(void **state)
 {
+    static const struct {
+        eider_dtype type;
+        eider_math math;
+        double tolerance;
+    } ways[] = {{EIDER_F32, EIDER_MATH_FAST, 4e-5},
+                {EIDER_F32, EIDER_MATH_APPROX, 2e-3},
+                {EIDER_BF16, EIDER_MATH_AUTO, 2e-2}};
     (void)state;
     if (!gpu) skip();
     for (size_t k = 0; eider_programs_row(k); k++)
-        for (int64_t cols = 37; cols < 3000; cols += 1283) {
+        for (size_t w = 0; w < COUNT(ways); w++) {
             const char *name = eider_programs_row(k)->name;
             int is_fp8 = strstr(eider_programs_row(k)->text, "e4m3") != NULL;
-            check((struct row_call){.text = name,
-                                    .math = EIDER_MATH_FAST,
-                                    .rows = 2,
-                                    .cols = cols,
-                                    .fill = any_value},
-                  is_fp8 ? 0.07 : 4e-5, 0.1);
+            for (int64_t cols = 37; cols < 3000; cols += 1283)
+                check((struct row_call){.text = name,
+                                        .type = ways[w].type,
+                                        .math = ways[w].math,
+                                        .rows = 2,
+                                        .cols = cols,
+                                        .fill = any_value},
+                      is_fp8 ? 0.07 : ways[w].tolerance, 0.1);
         }
 }
 

@@ -53,7 +53,8 @@ enum eider_load_policy {
     EIDER_LOAD_CS,
     EIDER_LOAD_NC,
     EIDER_LOAD_NOALLOC,
-    EIDER_LOAD_FIRST
+    EIDER_LOAD_FIRST,
+    EIDER_LOAD_LAST
 };
 enum eider_store_policy {
     EIDER_STORE_WB,
@@ -144,7 +145,20 @@ struct eider_machine {
                          LLVMValueRef *args);
 
     void (*barrier)(struct eider_emit *e);
+
+    /* A cluster's blocks meet without a barrier of all threads; NULL where there is no such thing.
+     * Each block has an *mbarrier*, EIDER_MBARRIER_BYTES of its shared memory, aligned to that,
+     * which counts bytes and serves once.  One thread opens it before the cluster's first barrier,
+     * and one says later how many bytes the block is sent.  `send` stores 4 or 8 bytes at `to` in
+     * block number `rank`, an i32, which are counted there; `wait` goes on when all have come. */
+    void (*mbarrier_open)(struct eider_emit *e, LLVMValueRef mbarrier);
+    void (*mbarrier_expect)(struct eider_emit *e, LLVMValueRef mbarrier, uint32_t bytes);
+    void (*mbarrier_send)(struct eider_emit *e, LLVMValueRef to, LLVMValueRef value,
+                          LLVMValueRef mbarrier, LLVMValueRef rank);
+    void (*mbarrier_wait)(struct eider_emit *e, LLVMValueRef mbarrier);
 };
+
+#define EIDER_MBARRIER_BYTES 8
 
 extern const struct eider_machine eider_machine_nvptx;
 extern const struct eider_machine eider_machine_cpu;

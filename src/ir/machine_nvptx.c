@@ -22,24 +22,29 @@
  * operand; `plain` accesses are left to LLVM. */
 struct policy {
     const char *text;
-    int plain, hinted;
+    int plain;
+    const char *hint; /* makes the operand */
 };
 
+#define EVICT_FIRST "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;"
+#define EVICT_LAST "createpolicy.fractional.L2::evict_last.b64 $0, 1.0;"
+
 static const struct policy load_policies[] = {
-    [EIDER_LOAD_CA] = {"", 1, 0},
-    [EIDER_LOAD_CG] = {".cg", 0, 0},
-    [EIDER_LOAD_CS] = {".cs", 0, 0},
-    [EIDER_LOAD_NC] = {".nc", 0, 0},
-    [EIDER_LOAD_NOALLOC] = {".L1::no_allocate", 0, 0},
-    [EIDER_LOAD_FIRST] = {".L2::cache_hint", 0, 1},
+    [EIDER_LOAD_CA] = {"", 1, NULL},
+    [EIDER_LOAD_CG] = {".cg", 0, NULL},
+    [EIDER_LOAD_CS] = {".cs", 0, NULL},
+    [EIDER_LOAD_NC] = {".nc", 0, NULL},
+    [EIDER_LOAD_NOALLOC] = {".L1::no_allocate", 0, NULL},
+    [EIDER_LOAD_FIRST] = {".L1::evict_first.L2::cache_hint", 0, EVICT_FIRST},
+    [EIDER_LOAD_LAST] = {".L1::evict_last.L2::cache_hint", 0, EVICT_LAST},
 };
 
 static const struct policy store_policies[] = {
-    [EIDER_STORE_WB] = {"", 1, 0},
-    [EIDER_STORE_CG] = {".cg", 0, 0},
-    [EIDER_STORE_CS] = {".cs", 0, 0},
-    [EIDER_STORE_WT] = {".wt", 0, 0},
-    [EIDER_STORE_FIRST] = {".L2::cache_hint", 0, 1},
+    [EIDER_STORE_WB] = {"", 1, NULL},
+    [EIDER_STORE_CG] = {".cg", 0, NULL},
+    [EIDER_STORE_CS] = {".cs", 0, NULL},
+    [EIDER_STORE_WT] = {".wt", 0, NULL},
+    [EIDER_STORE_FIRST] = {".L2::cache_hint", 0, EVICT_FIRST},
 };
 
 /* The words of one access. */
@@ -195,22 +200,10 @@ static void constraint_list(char *text, size_t size, const char *output, int bit
     }
 }
 
-/* The L2 policy operand, made once where the kernel begins. */
-static LLVMValueRef evict_first(struct eider_emit *e)
+/* The operand of a policy; a constant in the end. */
+static LLVMValueRef hint_of(struct eider_emit *e, const char *text)
 {
-    if (e->state) return e->state;
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->builder);
-    LLVMBasicBlockRef entry = LLVMGetEntryBasicBlock(e->function);
-    LLVMValueRef first = LLVMGetFirstInstruction(entry);
-    if (first)
-        LLVMPositionBuilderBefore(e->builder, first);
-    else
-        LLVMPositionBuilderAtEnd(e->builder, entry);
-    e->state =
-        eider_emit_asm(e, int_type(e, 64), "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;",
-                       "=l", 1, NULL, 0);
-    LLVMPositionBuilderAtEnd(e->builder, here);
-    return e->state;
+    return eider_emit_asm(e, int_type(e, 64), text, "=l", 1, NULL, 0);
 }
 
 /* 8 bits travel in a 16-bit register. */
@@ -225,23 +218,22 @@ static void load_by_asm(struct eider_emit *e, const struct policy *p, LLVMValueR
                         struct words w, LLVMValueRef *out)
 {
     char text[128], list[32], constraints[64] = "";
-    LLVMValueRef args[2] = {ptr, p->hinted ? evict_first(e) : NULL};
+    LLVMValueRef args[2] = {ptr, p->hint ? hint_of(e, p->hint) : NULL};
     operand_list(list, sizeof list, 0, w.n);
     int length = snprintf(text, sizeof text, "ld.global%s%s.b%d %s, [$%d]", p->text,
                           w.n == 4   ? ".v4"
                           : w.n == 2 ? ".v2"
                                      : "",
                           w.bits, list, w.n);
-    if (p->hinted)
-        length += snprintf(text + length, sizeof text - (size_t)length, ", $%d", w.n + 1);
+    if (p->hint) length += snprintf(text + length, sizeof text - (size_t)length, ", $%d", w.n + 1);
     snprintf(text + length, sizeof text - (size_t)length, ";");
     constraint_list(constraints, sizeof constraints, "=", w.bits, w.n);
-    constraint_list(constraints, sizeof constraints, "", 64, p->hinted ? 2 : 1);
+    constraint_list(constraints, sizeof constraints, "", 64, p->hint ? 2 : 1);
     LLVMTypeRef types[WORDS_MAX], word = register_type(e, w.bits);
     for (int i = 0; i < w.n; i++) types[i] = word;
     LLVMTypeRef type =
         w.n == 1 ? word : LLVMStructTypeInContext(e->context, types, (unsigned)w.n, 0);
-    LLVMValueRef all = eider_emit_asm(e, type, text, constraints, 0, args, p->hinted ? 2 : 1);
+    LLVMValueRef all = eider_emit_asm(e, type, text, constraints, 0, args, p->hint ? 2 : 1);
     for (int i = 0; i < w.n; i++) {
         LLVMValueRef v = w.n == 1 ? all : LLVMBuildExtractValue(e->builder, all, (unsigned)i, "");
         out[i] = w.bits == 8 ? LLVMBuildTrunc(e->builder, v, int_type(e, 8), "") : v;
@@ -272,16 +264,15 @@ static void store_by_asm(struct eider_emit *e, const struct policy *p, LLVMValue
                           : w.n == 2 ? ".v2"
                                      : "",
                           w.bits, list);
-    if (p->hinted)
-        length += snprintf(text + length, sizeof text - (size_t)length, ", $%d", w.n + 1);
+    if (p->hint) length += snprintf(text + length, sizeof text - (size_t)length, ", $%d", w.n + 1);
     snprintf(text + length, sizeof text - (size_t)length, ";");
     constraint_list(constraints, sizeof constraints, "", w.bits, w.n);
-    if (p->hinted) constraint_list(constraints, sizeof constraints, "", 64, 1);
+    if (p->hint) constraint_list(constraints, sizeof constraints, "", 64, 1);
     for (int i = 0; i < w.n; i++)
         args[1 + i] = w.bits == 8 ? LLVMBuildZExt(e->builder, in[i], int_type(e, 16), "") : in[i];
-    if (p->hinted) args[1 + w.n] = evict_first(e);
+    if (p->hint) args[1 + w.n] = hint_of(e, p->hint);
     eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, constraints, 0, args,
-                   (uint32_t)(1 + w.n + p->hinted));
+                   (uint32_t)(1 + w.n + (p->hint != NULL)));
 }
 
 static void store_words(struct eider_emit *e, const struct policy *p, LLVMValueRef ptr,
@@ -563,6 +554,17 @@ static void nvptx_put(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, 
         store_words(e, &store_policies[EIDER_STORE_WB], offset(e, ptr, at), w, words);
 }
 
+static LLVMValueRef shared_address(struct eider_emit *e, LLVMValueRef pointer)
+{
+    return LLVMBuildPtrToInt(e->builder, pointer, int_type(e, 32), "");
+}
+
+static void effect(struct eider_emit *e, const char *text, const char *constraints,
+                   LLVMValueRef *args, uint32_t n_args)
+{
+    eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, constraints, 0, args, n_args);
+}
+
 /* cp.async.cg takes 16 bytes only. */
 static void nvptx_copy(struct eider_emit *e, LLVMValueRef to, LLVMValueRef from, int bytes,
                        LLVMValueRef exists)
@@ -572,16 +574,14 @@ static void nvptx_copy(struct eider_emit *e, LLVMValueRef to, LLVMValueRef from,
     snprintf(text, sizeof text, "%scp.async.%s.shared.global [$0], [$1], %d;", exists ? "@$2 " : "",
              step == ACCESS_BYTES_MAX ? "cg" : "ca", step);
     for (int at = 0; at < bytes; at += step) {
-        LLVMValueRef place = LLVMBuildPtrToInt(e->builder, offset(e, to, at), int_type(e, 32), "");
-        LLVMValueRef args[3] = {place, offset(e, from, at), exists};
-        eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, exists ? "r,l,b" : "r,l", 0,
-                       args, exists ? 3 : 2);
+        LLVMValueRef args[3] = {shared_address(e, offset(e, to, at)), offset(e, from, at), exists};
+        effect(e, text, exists ? "r,l,b" : "r,l", args, exists ? 3 : 2);
     }
 }
 
 static void nvptx_copies_wait(struct eider_emit *e)
 {
-    eider_emit_asm(e, LLVMVoidTypeInContext(e->context), "cp.async.wait_all;", "", 0, NULL, 0);
+    effect(e, "cp.async.wait_all;", "", NULL, 0);
 }
 
 static void nvptx_load(struct eider_emit *e, eider_dtype type, LLVMValueRef ptr, int n,
@@ -687,6 +687,51 @@ static LLVMValueRef nvptx_pair(struct eider_emit *e, enum eider_op op, eider_dty
                           args, (uint32_t)pair_ops[op].n_args);
 }
 
+/* ---- Mbarriers: their transactions are the bytes that st.async stores (PTX ISA, parallel
+ * synchronization and communication instructions).  As everywhere, the first barrier of the cluster
+ * may be relaxed after the fence of an mbarrier's initialisation. */
+
+static void nvptx_mbarrier_open(struct eider_emit *e, LLVMValueRef mbarrier)
+{
+    LLVMValueRef at = shared_address(e, mbarrier);
+    effect(e, "mbarrier.init.shared.b64 [$0], 1; fence.mbarrier_init.release.cluster;", "r", &at,
+           1);
+}
+
+static void nvptx_mbarrier_expect(struct eider_emit *e, LLVMValueRef mbarrier, uint32_t bytes)
+{
+    LLVMValueRef args[2] = {shared_address(e, mbarrier), LLVMConstInt(int_type(e, 32), bytes, 0)};
+    effect(e, "mbarrier.arrive.expect_tx.shared.b64 _, [$0], $1;", "r,n", args, 2);
+}
+
+static void nvptx_mbarrier_send(struct eider_emit *e, LLVMValueRef to, LLVMValueRef value,
+                                LLVMValueRef mbarrier, LLVMValueRef rank)
+{
+    int bits = LLVMTypeOf(value) == LLVMDoubleTypeInContext(e->context) ||
+                       LLVMTypeOf(value) == int_type(e, 64)
+                   ? 64
+                   : 32;
+    char text[256], constraints[16];
+    LLVMValueRef word = cast_to(e, value, int_type(e, bits));
+    LLVMValueRef args[4] = {shared_address(e, to), shared_address(e, mbarrier), rank, word};
+    snprintf(text, sizeof text,
+             "{ .reg .b32 to, counter; mapa.shared::cluster.u32 to, $0, $2;"
+             " mapa.shared::cluster.u32 counter, $1, $2;"
+             " st.async.shared::cluster.mbarrier::complete_tx::bytes.b%d [to], $3, [counter]; }",
+             bits);
+    snprintf(constraints, sizeof constraints, "r,r,r,%c", bits == 64 ? 'l' : 'r');
+    effect(e, text, constraints, args, 4);
+}
+
+static void nvptx_mbarrier_wait(struct eider_emit *e, LLVMValueRef mbarrier)
+{
+    LLVMValueRef at = shared_address(e, mbarrier);
+    effect(e,
+           "{ .reg .pred all; again: mbarrier.try_wait.parity.shared::cta.b64 all, [$0], 0;"
+           " @!all bra again; }",
+           "r", &at, 1);
+}
+
 const struct eider_machine eider_machine_nvptx = {
     .name = "nvptx",
     .needs_alignment = 1,
@@ -713,4 +758,8 @@ const struct eider_machine eider_machine_nvptx = {
     .math = eider_math_nvptx,
     .pair = nvptx_pair,
     .barrier = nvptx_barrier,
+    .mbarrier_open = nvptx_mbarrier_open,
+    .mbarrier_expect = nvptx_mbarrier_expect,
+    .mbarrier_send = nvptx_mbarrier_send,
+    .mbarrier_wait = nvptx_mbarrier_wait,
 };

@@ -1,0 +1,346 @@
+/* test_row_code.c -- what the code of kernels over rows has for GPUs, and the defaults of it that
+ * lengths decide.  No GPU is needed; what the code does is tested in test_row.c, on the CPU, and in
+ * test_row_gpu.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernel.h"
+#include "row.h"
+#include "support_row.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static void kernels_assemble_for_gpus(void **state)
+{
+    enum { N_CLUSTERS = 5 }; /* the last configs */
+    static const char *const targets[] = {"sm_80", "sm_90"};
+    static const char *const configs[] = {NULL,
+                                          "block=128,row=8",
+                                          "block=512,row=512,keep=1",
+                                          "block=32,row=32,keep=0,load=nc,store=cs",
+                                          "cluster=2,block=256,row=256,keep=1",
+                                          "cluster=16,block=1024,row=1024,keep=0",
+                                          "cluster=8,load=nc",
+                                          "cluster=8,block=256,row=256,mbarrier=1",
+                                          "cluster=16,block=1024,row=1024,load=last,mbarrier=1"};
+    int64_t shape[2] = {64, 4096}, column[2] = {1, 4096}, row[2] = {64, 1};
+    static const int full[] = {0, 3, 4, 8}, per_row[] = {2, 5, 6, 7};
+    eider_program *program;
+    eider_tensor args[9];
+    (void)state;
+    must(eider_program_parse(row_context, row_everything, &program));
+    for (size_t i = 0; i < 9; i++) args[i] = tensor_of(NULL, EIDER_BF16, 2, column);
+    for (size_t i = 0; i < COUNT(full); i++) args[full[i]].shape = shape;
+    for (size_t i = 0; i < COUNT(per_row); i++) args[per_row[i]].shape = row;
+    for (size_t t = 0; t < COUNT(targets); t++)
+        for (size_t k = 0; k < COUNT(configs) - (t ? 0 : N_CLUSTERS); k++) {
+            eider_kernel *kernel;
+            eider_request request = {.program = program,
+                                     .args = args,
+                                     .n_args = 9,
+                                     .config = configs[k],
+                                     .target = targets[t]};
+            if (eider_compile(row_context, &request, &kernel) != EIDER_OK)
+                fail_msg("%s [%s]: %s", targets[t], configs[k], eider_error());
+            const char *ptx;
+            size_t size;
+            must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, (const void **)&ptx, &size));
+            assert_non_null(strstr(ptx, "shfl.sync.bfly.b32"));
+            eider_kernel_release(kernel);
+        }
+    eider_program_release(program);
+}
+
+static void registers_are_limited_for_the_assembler(void **state)
+{
+    static const struct {
+        const char *config;
+        int least, most;
+    } cases[] = {{"row=128,keep=8,registers=0", 65, 255},
+                 {"row=128,keep=8,registers=64", 33, 64},
+                 {"row=128,keep=8,registers=40", 24, 40}};
+    int64_t shape[2] = {4, 4096}, column[1] = {4096}, row[2] = {4, 1};
+    eider_program *program;
+    (void)state;
+    must(eider_program_parse(row_context, "rmsnorm_backward", &program));
+    eider_tensor args[5] = {
+        tensor_of(NULL, EIDER_F32, 2, shape), tensor_of(NULL, EIDER_F32, 1, column),
+        tensor_of(NULL, EIDER_F32, 2, row), tensor_of(NULL, EIDER_F32, 2, shape),
+        tensor_of(NULL, EIDER_F32, 2, shape)};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        eider_request request = {.program = program,
+                                 .args = args,
+                                 .n_args = 5,
+                                 .config = cases[i].config,
+                                 .target = "sm_90"};
+        eider_kernel *kernel;
+        eider_kernel_info info;
+        const void *ptx;
+        size_t size;
+        must(eider_compile(row_context, &request, &kernel));
+        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
+        assert_int_equal(strstr(ptx, ".maxnreg") != NULL, i > 0);
+        eider_kernel_describe(kernel, &info);
+        if (info.registers >= 0) assert_in_range(info.registers, cases[i].least, cases[i].most);
+        eider_kernel_release(kernel);
+    }
+    eider_program_release(program);
+}
+
+static eider_status compile_clusters(const char *target, const char *config, eider_kernel **out)
+{
+    int64_t shape[2] = {4, 65536}, row[2] = {4, 1};
+    eider_program *program;
+    must(eider_program_parse(row_context, "y = exp(x - max(x)); s = sum(x)", &program));
+    eider_tensor args[3] = {tensor_of(NULL, EIDER_F32, 2, shape),
+                            tensor_of(NULL, EIDER_F32, 2, shape),
+                            tensor_of(NULL, EIDER_F32, 2, row)};
+    eider_request request = {
+        .program = program, .args = args, .n_args = 3, .config = config, .target = target};
+    eider_status status = eider_compile(row_context, &request, out);
+    eider_program_release(program);
+    return status;
+}
+
+static void clusters_are_in_the_code_from_sm_90_on(void **state)
+{
+    static const char *const words[] = {".explicitcluster\n.reqnctapercluster 4, 1, 1\n",
+                                        "barrier.cluster.arrive.relaxed.aligned",
+                                        "barrier.cluster.arrive.aligned",
+                                        "barrier.cluster.wait.aligned",
+                                        "mapa.u64",
+                                        "%cluster_ctarank",
+                                        ".version 8.0"};
+    static const char *const targets[] = {"sm_90", "sm_90a", "sm_100", "sm_120"};
+    const void *data;
+    size_t size;
+    eider_kernel *kernel;
+    (void)state;
+    for (size_t t = 0; t < COUNT(targets); t++) {
+        must(compile_clusters(targets[t], "cluster=4", &kernel));
+        eider_kernel_info info;
+        eider_kernel_describe(kernel, &info);
+        assert_non_null(strstr(info.config, "block=512"));
+        assert_non_null(strstr(info.config, "row=512"));
+        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &data, &size));
+        for (size_t i = 0; i < COUNT(words); i++)
+            if (!strstr(data, words[i]))
+                fail_msg("%s: no %s\n%s", targets[t], words[i], (char *)data);
+        eider_kernel_release(kernel);
+    }
+    must(compile_clusters("sm_90", "cluster=1", &kernel));
+    must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &data, &size));
+    assert_null(strstr(data, "cluster"));
+    eider_kernel_release(kernel);
+    assert_int_equal(compile_clusters("sm_89", "cluster=2", &kernel), EIDER_CONFIG);
+    assert_non_null(strstr(eider_error(), "cluster=2: sm_89 has no clusters of blocks"));
+}
+
+/* How often `text` has `word`. */
+static int count(const char *text, const char *word)
+{
+    int n = 0;
+    for (; (text = strstr(text, word)); text++) n++;
+    return n;
+}
+
+/* The PTX of a program of f32 rows for sm_90, with per-row outputs behind the first; the caller
+ * releases the kernel. */
+static const char *ptx_of(const char *text, const char *config, int64_t cols, eider_kernel **kernel)
+{
+    int64_t full[2] = {4, cols}, row[2] = {4, 1}, column[1] = {cols};
+    eider_tensor args[ROW_OPERANDS_MAX];
+    eider_program *program;
+    const void *ptx;
+    size_t size;
+    must(eider_program_parse(row_context, text, &program));
+    size_t n = eider_program_operands(program);
+    for (size_t i = 0; i < n; i++) {
+        eider_operand info;
+        eider_extent extent = eider_program_extent(program, i);
+        must(eider_program_operand(program, i, &info));
+        eider_dtype type = info.type < 0 ? EIDER_F32 : (eider_dtype)info.type;
+        args[i] = extent == EIDER_PER_COLUMN
+                      ? tensor_of(NULL, type, 1, column)
+                      : tensor_of(NULL, type, 2, extent == EIDER_PER_ROW ? row : full);
+    }
+    eider_request request = {
+        .program = program, .args = args, .n_args = n, .config = config, .target = "sm_90"};
+    must(eider_compile(row_context, &request, kernel));
+    must(eider_kernel_stage(*kernel, EIDER_STAGE_PTX, &ptx, &size));
+    eider_program_release(program);
+    return ptx;
+}
+
+/* Once by vectors and once by elements; every warp of the cluster sends to every block. */
+static void clusters_meet_at_mbarriers(void **state)
+{
+    static const struct {
+        const char *text, *config;
+        int sends, expected; /* instructions; bytes */
+    } cases[] = {
+        {"y = x * sum(x)", "cluster=4,block=64,row=64,mbarrier=1", 1, 4 * 8},
+        {"y = exp(x - max(x)); s = sum(x)", "cluster=4,block=512,row=512,mbarrier=1", 2, 8 * 64},
+        {"a = argmax(x)", "cluster=2,block=64,row=64,mbarrier=1", 2, 8 * 4},
+        {"in x: f64; a = argmax(x)", "cluster=2,block=64,row=64,mbarrier=1", 2, 12 * 4},
+        {"out s: bool; s = any(x > 1)", "cluster=2,block=64,row=64,mbarrier=1", 1, 4 * 4},
+        {"y = x * sum(x)", "cluster=16,block=512,row=512,mbarrier=1", 1, 4 * 16},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        eider_kernel *kernel;
+        const char *ptx = ptx_of(cases[i].text, cases[i].config, 65536, &kernel);
+        char expected[64];
+        int ways = count(ptx, "mbarrier.try_wait.parity.shared::cta.b64");
+        const char *at = strstr(ptx, "mbarrier.arrive.expect_tx.shared.b64 _, [");
+        snprintf(expected, sizeof expected, "], %d;", cases[i].expected);
+        assert_in_range(ways, 1, 2);
+        assert_int_equal(count(ptx, "mbarrier.init.shared.b64"), 1);
+        assert_non_null(strstr(ptx, "fence.mbarrier_init.release.cluster;"));
+        assert_int_equal(count(ptx, "st.async.shared::cluster"), ways * cases[i].sends);
+        assert_int_equal(count(ptx, "barrier.cluster.arrive.aligned"), 0);
+        assert_int_equal(count(ptx, "barrier.cluster.arrive.relaxed.aligned"), 1);
+        assert_non_null(at);
+        if (strncmp(strchr(at, ']'), expected, strlen(expected)) != 0)
+            fail_msg("%s: not %s but %.50s", cases[i].text, expected, at);
+        eider_kernel_release(kernel);
+    }
+}
+
+static void mbarriers_need_a_cluster_and_one_row(void **state)
+{
+    static const char *const configs[] = {"cluster=1,mbarrier=1",
+                                          "cluster=2,resident=1,mbarrier=1"};
+    eider_kernel *kernel;
+    (void)state;
+    for (size_t i = 0; i < COUNT(configs); i++) {
+        assert_int_equal(compile_clusters("sm_90", configs[i], &kernel), EIDER_CONFIG);
+        assert_non_null(strstr(eider_error(), "cluster is at least 2 and resident 0"));
+    }
+}
+
+/* What is read again is held until the last pass; what all rows share, always. */
+static void rows_that_are_read_again_stay_in_the_caches_until_then(void **state)
+{
+    static const char last[] = "ld.global.L1::evict_last.L2::cache_hint.v4.b32",
+                      first[] = "ld.global.L1::evict_first.L2::cache_hint.v4.b32";
+    static const struct {
+        const char *text, *config;
+        int n_last, n_first;
+    } cases[] = {
+        {"y = x * sum(x)", "keep=0,unroll=2,load=last", 2, 2},
+        {"in x, w: column; y = x * sum(x) * w", "keep=0,unroll=2,load=last", 4, 2},
+        {"in x, w: column; y = x * sum(x) * w", "keep=0,unroll=2,load=first", 0, 4},
+        {"y = x * sum(x)", "keep=8,unroll=1,load=last", 0, 8},
+        {"s = sum(x)", "keep=0,unroll=4,load=last", 0, 4},
+        {"s = sum(exp(x - max(x)))", "keep=0,unroll=4,load=last,online=0", 4, 4},
+        {"y = x * 2 + col()", "keep=0,unroll=4,load=last", 0, 4},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        eider_kernel *kernel;
+        char config[128];
+        snprintf(config, sizeof config, "vec=4,row=128,block=128,cluster=1,split=1,%s",
+                 cases[i].config);
+        const char *ptx = ptx_of(cases[i].text, config, 4096, &kernel);
+        int n_last = count(ptx, last), n_first = count(ptx, first);
+        if (n_last != cases[i].n_last || n_first != cases[i].n_first)
+            fail_msg("%s [%s]: %d last, %d first", cases[i].text, config, n_last, n_first);
+        eider_kernel_release(kernel);
+    }
+}
+
+/* The config of a call, as numbers. */
+static struct eider_row_config config_of(const char *target, const char *config, int64_t cols)
+{
+    int64_t shape[2] = {16, cols};
+    struct eider_plan plan;
+    eider_program *program;
+    must(eider_program_parse(row_context, "y = x - max(x)", &program));
+    eider_tensor args[2] = {tensor_of(NULL, EIDER_BF16, 2, shape),
+                            tensor_of(NULL, EIDER_BF16, 2, shape)};
+    eider_request request = {
+        .program = program, .args = args, .n_args = 2, .config = config, .target = target};
+    must(eider_prepare_plan(row_context, NULL, &request, &plan));
+    eider_program_release(program);
+    return eider_row_config_of(&plan.config);
+}
+
+static void elements_in_flight_are_limited(void **state)
+{
+    int64_t shape[2] = {4, 256};
+    eider_program *program;
+    eider_kernel *kernel;
+    (void)state;
+    must(eider_program_parse(row_context, "y = x - max(x)", &program));
+    eider_tensor args[2] = {tensor_of(NULL, EIDER_F64, 2, shape),
+                            tensor_of(NULL, EIDER_F64, 2, shape)};
+    eider_request request = {.program = program,
+                             .args = args,
+                             .n_args = 2,
+                             .config = "vec=64,unroll=4",
+                             .target = "sm_90"};
+    assert_int_equal(eider_compile(row_context, &request, &kernel), EIDER_CONFIG);
+    assert_string_equal(eider_error(),
+                        "vec=64, unroll=4: a thread has at most 128 elements in flight");
+    eider_program_release(program);
+}
+
+static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **state)
+{
+    static const struct {
+        const char *target, *config;
+        int64_t cols;
+        int cluster;
+    } cases[] = {
+        {"sm_90", NULL, 64, 1},
+        {"sm_90", NULL, 32768, 1},
+        {"sm_90", NULL, 32776, 8},
+        {"sm_90", NULL, 65536, 8},
+        {"sm_100a", NULL, 131072, 8},
+        {"sm_90", NULL, 262144, 8},
+        {"sm_90", NULL, 1000000, 8},
+        {"sm_90", "block=512", 65536, 1},
+        {"sm_90", "cluster=1", 65536, 1},
+        {"sm_90", "cluster=16", 100, 16},
+        {"sm_90", "cluster=2,row=64", 100, 2},
+        {"sm_90", "cluster=2,block=32", 100, 2},
+        {"sm_89", NULL, 65536, 1},
+        {"cpu", NULL, 65536, 1},
+        {"cpu", "cluster=4", 65536, 4},
+        {"cpu", "cluster=4,block=64", 65536, 4},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct eider_row_config c = config_of(cases[i].target, cases[i].config, cases[i].cols);
+        if (c.cluster != cases[i].cluster)
+            fail_msg("%s [%s] %d: cluster=%d", cases[i].target, cases[i].config, (int)cases[i].cols,
+                     c.cluster);
+        if (c.cluster > 1) assert_int_equal(c.row, c.block);
+        int64_t held = (int64_t)(c.keep + c.shared) * c.vec * eider_row_threads(&c);
+        if (cases[i].cols <= 262144 && c.cluster > 1 && !cases[i].config)
+            assert_true(held >= cases[i].cols);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_assemble_for_gpus),
+        cmocka_unit_test(registers_are_limited_for_the_assembler),
+        cmocka_unit_test(clusters_are_in_the_code_from_sm_90_on),
+        cmocka_unit_test(clusters_meet_at_mbarriers),
+        cmocka_unit_test(mbarriers_need_a_cluster_and_one_row),
+        cmocka_unit_test(rows_that_are_read_again_stay_in_the_caches_until_then),
+        cmocka_unit_test(elements_in_flight_are_limited),
+        cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
+    };
+    return cmocka_run_group_tests_name("code of rows", tests, row_set_up, row_tear_down);
+}
