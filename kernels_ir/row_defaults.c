@@ -163,9 +163,9 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
  * (bench/RESULTS.md).  What needs one pass keeps nothing.  Rows of up to 64 KiB are read again for
  * the last pass, from caches that are told to hold them until then, where there is not much to load
  * or to compute besides: nothing else writes as fast.  Of longer ones a few blocks with 32 to
- * 128 KiB each are on every multiprocessor, so that some load while others compute, in registers or,
- * filled asynchronously, in shared memory, since registers for what is in flight would leave too
- * few warps.
+ * 128 KiB each are on every multiprocessor, so that some load while others compute, in registers
+ * or, filled asynchronously, in shared memory, since registers for what is in flight would leave
+ * too few warps.
  */
 enum { MAP = 1, ONCE = 2, ONE = 4, MANY = 8 };
 enum { PLAIN = 1, HEAVY = 2, COLUMN = 4, COLUMNS = 8, ANY = 15 };
