@@ -5,6 +5,9 @@
  *   row_bind.c      a call to the parameters of a launch
  *   row_shift.c     where the vectors of a row begin
  *   row_defaults.c  the config that nobody tuned
+ *   row_long.c      the same, of long rows
+ *   row_candidates.c   the configs worth timing
+ *   row_traits.c    what these three go by
  *   row_plan.c      the stages of a program
  *   row_build.c     the IR: the kernel
  *   row_rows.c      the IR: the rows of a block, and where they are

@@ -1,0 +1,170 @@
+/* row_long.c -- the config of long rows that nobody tuned, by a table.
+ *
+ * Invariant: a rule is taken for rows of vectors only, and what it sets fits shared memory.
+ */
+#include "row_traits.h"
+
+/* Long rows: how much of them a block takes, and where its threads keep that.  Measured on an H200
+ * (bench/RESULTS.md).  What needs one pass keeps nothing.  Rows of up to 64 KiB are read again for
+ * the last pass, from caches that are told to hold them until then, where there is not much to load
+ * or to compute besides: nothing else writes as fast.  Of longer ones a few blocks with 32 to
+ * 128 KiB each are on every multiprocessor, so that some load while others compute, in registers
+ * or, filled asynchronously, in shared memory, since registers for what is in flight would leave
+ * too few warps.
+ */
+enum { MAP = 1, ONCE = 2, ONE = 4, MANY = 8 };
+enum { PLAIN = 1, HEAVY = 2, COLUMN = 4, COLUMNS = 8, ANY = 15 };
+enum { NARROW = 1, WIDE = 2 };
+#define KIB *1024ll
+
+static const struct long_rule {
+    int width;     /* elements of 16 bits or fewer; more */
+    int kind;      /* one pass does all, with elements stored or without; more, over so many
+                          * inputs */
+    int class;     /* all rows share no input, and there are few operations or many; they share
+                          * one; more */
+    int64_t above; /* bytes of a row, in all inputs together */
+    int64_t block_bytes; /* of which a block takes as many; the rest others, of its cluster, or,
+                          * where nothing is reduced, any; 0: all */
+    int row, keep;       /* keep: vectors in registers */
+    int shares;          /* the others stay in shared memory */
+    int unroll;
+    int access; /* bytes of a vector; 0: 16 */
+    int resident, mbarrier;
+    const char *load, *store; /* NULL: as everywhere */
+} long_rules[] = {
+    {NARROW, MAP, ANY, 8 KIB, 8 KIB, 256, .access = 8, .unroll = 4},
+    {WIDE, MAP, ANY, 8 KIB, 8 KIB, 256, .unroll = 2},
+
+    {NARROW, ONCE, ANY, 8 KIB, 16 KIB, 128, 16, .access = 8, .unroll = 2},
+    {NARROW, ONCE, ANY, 16 KIB, 32 KIB, 256, 16, .access = 8, .unroll = 2},
+    {NARROW, ONCE, ANY, 32 KIB, 0, 256, .unroll = 4},
+    {WIDE, ONCE, ANY, 64 KIB, 0, 512, .unroll = 4},
+
+    {NARROW, ONE, PLAIN, 4 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {NARROW, ONE, PLAIN, 8 KIB, 0, 512, .unroll = 4, .load = "last", .store = "first"},
+    {NARROW, ONE, PLAIN, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
+    {NARROW, ONE, HEAVY | COLUMNS, 8 KIB, 16 KIB, 128, 16, .access = 8, .unroll = 2},
+    {NARROW, ONE, HEAVY | COLUMNS, 16 KIB, 32 KIB, 256, 16, .access = 8, .unroll = 2},
+    {NARROW, ONE, HEAVY, 32 KIB, 0, 512, .shares = 1, .unroll = 4},
+    {NARROW, ONE, PLAIN | HEAVY, 64 KIB, 16 KIB, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, PLAIN, 128 KIB, 32 KIB, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, PLAIN, 256 KIB, 64 KIB, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, HEAVY, 128 KIB, 64 KIB, 256, .shares = 1, .unroll = 2, .mbarrier = 1},
+    {NARROW, ONE, COLUMN, 4 KIB, 0, 256, .unroll = 2, .load = "last", .store = "first"},
+    {NARROW, ONE, COLUMN, 8 KIB, 0, 512, .unroll = 2, .load = "last"},
+    {NARROW, ONE, COLUMN, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
+    {NARROW, ONE, COLUMN, 64 KIB, 32 KIB, 256, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMN, 256 KIB, 128 KIB, 1024, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMNS, 32 KIB, 0, 1024, .shares = 1, .unroll = 2},
+    {NARROW, ONE, COLUMNS, 64 KIB, 32 KIB, 256, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMNS, 128 KIB, 32 KIB, 256, .shares = 1, .unroll = 2},
+    {NARROW, ONE, COLUMNS, 256 KIB, 64 KIB, 256, .shares = 1, .unroll = 4},
+
+    {WIDE, ONE, PLAIN | COLUMNS, 8 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 8 KIB, 0, 128, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 16 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
+    {WIDE, ONE, COLUMN, 8 KIB, 0, 512, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, PLAIN, 16 KIB, 0, 512, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, COLUMNS, 16 KIB, 0, 512, 8, .unroll = 2},
+    {WIDE, ONE, PLAIN | COLUMN, 32 KIB, 0, 1024, .unroll = 2, .load = "last"},
+    {WIDE, ONE, PLAIN | HEAVY, 64 KIB, 16 KIB, 128, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN | HEAVY, 128 KIB, 64 KIB, 512, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN, 256 KIB, 64 KIB, 512, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, HEAVY, 256 KIB, 64 KIB, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN | HEAVY, 512 KIB, 128 KIB, 256, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 64 KIB, 32 KIB, 512, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 256 KIB, 64 KIB, 1024, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 512 KIB, 128 KIB, 1024, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMNS, 64 KIB, 32 KIB, 256, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMNS, 256 KIB, 64 KIB, 256, 8, .shares = 1, .unroll = 1},
+    {WIDE, ONE, COLUMNS, 512 KIB, 128 KIB, 512, 8, .shares = 1, .unroll = 1},
+
+    {NARROW, MANY, ANY, 32 KIB, 64 KIB, 512, .shares = 1, .unroll = 2},
+    {NARROW, MANY, PLAIN | HEAVY, 64 KIB, 128 KIB, 1024, 4, .unroll = 1},
+    {NARROW, MANY, PLAIN | HEAVY, 128 KIB, 128 KIB, 512, 8, .unroll = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 64 KIB, 128 KIB, 1024, .shares = 1, .unroll = 2,
+     .resident = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 128 KIB, 32 KIB, 256, .unroll = 2, .mbarrier = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 256 KIB, 64 KIB, 256, .unroll = 4, .load = "last",
+     .store = "cs"},
+    {NARROW, MANY, COLUMN | COLUMNS, 512 KIB, 256 KIB, 1024, .unroll = 4, .load = "last",
+     .store = "cs"},
+
+    {WIDE, MANY, ANY, 64 KIB, 128 KIB, 512, .shares = 1, .unroll = 2},
+    {WIDE, MANY, PLAIN | HEAVY, 128 KIB, 128 KIB, 512, 8, .unroll = 1},
+    {WIDE, MANY, PLAIN | HEAVY, 1024 KIB, 128 KIB, 1024, 4, .unroll = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 128 KIB, 128 KIB, 512, 4, .shares = 1, .unroll = 1,
+     .mbarrier = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 256 KIB, 64 KIB, 512, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 512 KIB, 128 KIB, 512, .unroll = 4, .load = "last"},
+    {WIDE, MANY, COLUMN | COLUMNS, 1024 KIB, 256 KIB, 1024, 4, .shares = 1, .unroll = 1},
+};
+
+/* The last one that fits. */
+static const struct long_rule *long_rule_for(const struct eider_row_traits *t, int once,
+                                             int64_t bytes)
+{
+    const struct long_rule *found = NULL;
+    int width = t->widest <= 2 ? NARROW : WIDE;
+    int class = t->columns > 1 ? COLUMNS : t->columns ? COLUMN : t->heavy ? HEAVY : PLAIN;
+    int kind = once ? (t->stores ? MAP : ONCE) : (t->n_inputs > 1 ? MANY : ONE);
+    for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
+        const struct long_rule *r = &long_rules[i];
+        int fits = r->width & width && r->kind & kind && r->class & class;
+        if (fits && bytes > r->above) found = r;
+    }
+    return found;
+}
+
+/* What all rows share, which stays with `resident`, may leave too little room, and so may inputs
+ * wider than others. */
+static void fit_memory(const struct eider_layout *layout, struct eider_target target,
+                       struct eider_row_config *c)
+{
+    int64_t most = eider_row_shared_limit(target) - EIDER_ROW_SHARED_FOR_REDUCTIONS;
+    if (eider_row_launch_bytes(layout, c) > most) c->resident = 0;
+    while (c->shared && eider_row_launch_bytes(layout, c) > most)
+        c->shared = eider_row_kept(c->shared / 2);
+}
+
+int eider_row_choose_long(const struct eider_layout *layout, struct eider_target target,
+                          struct eider_config *config)
+{
+    struct eider_row_traits t = eider_row_traits_of(layout);
+    int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : EIDER_ROW_CLUSTER_PORTABLE, cluster = 1;
+    int64_t bytes = layout->length * t.widest * t.n_inputs;
+    const struct long_rule *r = long_rule_for(&t, layout->once, bytes);
+    if (!r || target.sm < EIDER_ROW_ASYNC_SM) return 0;
+    int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
+    int vec = access > t.widest ? access / t.widest : 1;
+    int64_t vectors = (layout->length + vec - 1) / vec;
+    int64_t block_bytes = r->block_bytes ? r->block_bytes : bytes;
+    if (!eider_row_vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
+    if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
+    int stays = config->choice[EIDER_PARAM_resident] > 0; /* blocks go through all rows */
+    int is_map = r->kind == MAP, split = 1;
+    while (!is_map && cluster < most && block_bytes < bytes / cluster) cluster *= 2;
+    while (is_map && !stays && split < EIDER_ROW_SPLIT_MAX && block_bytes < bytes / split)
+        split *= 2;
+    int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;
+    int keep = r->keep < each ? r->keep : eider_row_kept(each);
+    int shared = r->shares ? eider_row_fitting(&t, target, r->row, each - keep) : 0;
+    struct eider_row_config c = {.vec = vec, .block = r->row, .row = r->row, .cluster = cluster};
+    c.keep = keep, c.shared = shared, c.resident = r->resident;
+    fit_memory(layout, target, &c);
+    eider_config_choose(config, EIDER_PARAM_row, r->row);
+    eider_config_choose(config, EIDER_PARAM_block, r->row);
+    eider_config_choose(config, EIDER_PARAM_keep, keep);
+    eider_config_choose(config, EIDER_PARAM_cluster, cluster);
+    eider_config_choose(config, EIDER_PARAM_shared, c.shared);
+    eider_config_choose(config, EIDER_PARAM_async, c.shared > 0);
+    eider_config_choose(config, EIDER_PARAM_unroll, r->unroll);
+    eider_config_choose(config, EIDER_PARAM_resident, c.resident);
+    eider_config_choose(config, EIDER_PARAM_split, split);
+    eider_config_choose(config, EIDER_PARAM_mbarrier, r->mbarrier && cluster > 1 && !stays);
+    if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
+    if (r->store) eider_config_choose_word(config, EIDER_PARAM_store, r->store);
+    return 1;
+}
