@@ -198,11 +198,11 @@ struct eider_row_context {
 
 /* A vector of elements: `packs` contexts side by side. */
 struct eider_row_vector {
-    LLVMValueRef col;    /* i32, the first place; negative where that is before the row */
-    LLVMValueRef at;     /* i64, the same, counted from the thread's first place in the row */
-    LLVMValueRef begins; /* i1, the first place is not behind the row; NULL: it is not */
-    LLVMValueRef whole;  /* i1, all places are in the row; NULL: they are */
-    LLVMValueRef part;   /* i1, some are and some are not; NULL: this cannot be */
+    LLVMValueRef col;     /* i32, the first place; negative where that is before the row */
+    LLVMValueRef at;      /* i64, the same, counted from the thread's first place in the row */
+    LLVMValueRef begins;  /* i1, the first place is not behind the row; NULL: it is not */
+    LLVMValueRef whole;   /* i1, all places are in the row; NULL: they are */
+    LLVMValueRef partial; /* i1, some are and some are not; NULL: this cannot be */
     struct eider_row_context *packs;
     /* What memory has of each operand, as the machine's fetch gives it; NULL: not loaded. */
     LLVMValueRef *words[EIDER_OPERANDS_MAX];

@@ -205,8 +205,8 @@ static LLVMValueRef is_edge(struct eider_row_build *b, const struct eider_row_ve
 {
     LLVMValueRef any = NULL;
     for (int v = 0; v < n; v++) {
-        LLVMValueRef part = vectors[v].part;
-        if (part) any = any ? LLVMBuildOr(b->e->builder, any, part, "") : part;
+        LLVMValueRef partial = vectors[v].partial;
+        if (partial) any = any ? LLVMBuildOr(b->e->builder, any, partial, "") : partial;
     }
     return any;
 }
@@ -230,7 +230,7 @@ static void fetch_edges(struct eider_row_build *b, struct eider_row_vector *vect
     for (int v = 0; v < n; v++)
         for (uint32_t i = 0; i < b->layout->n_operands; i++) {
             if (!(which >> i & 1)) continue;
-            if (vectors[v].part && eider_row_in_vectors(b, i))
+            if (vectors[v].partial && eider_row_in_vectors(b, i))
                 fetch_elements(b, i, &vectors[v], w.values[1] + at);
             at += vectors[v].n_words[i];
         }
@@ -472,8 +472,8 @@ void eider_row_store(struct eider_row_build *b, struct eider_row_vector *vector)
     LLVMBasicBlockRef after = eider_row_block(b, "stored"), otherwise = NULL;
     if (b->vectors) {
         LLVMValueRef ok = b->vectors_ok;
-        if (vector->part) {
-            LLVMValueRef no = LLVMBuildNot(b->e->builder, vector->part, "");
+        if (vector->partial) {
+            LLVMValueRef no = LLVMBuildNot(b->e->builder, vector->partial, "");
             ok = ok ? LLVMBuildAnd(b->e->builder, ok, no, "") : no;
         }
         if (ok) otherwise = branch_if(b, ok, "vectors");

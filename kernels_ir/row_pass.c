@@ -35,7 +35,7 @@ struct ends {
 static void place_ends(struct eider_row_build *b, struct eider_row_vector *v, struct ends ends)
 {
     LLVMBuilderRef ir = b->e->builder;
-    v->begins = v->whole = v->part = NULL;
+    v->begins = v->whole = v->partial = NULL;
     if (ends.end)
         v->begins = LLVMBuildICmp(ir, b->shift ? LLVMIntSLT : LLVMIntULT, v->col, b->cols, "");
     if (!b->ragged || (!ends.start && !ends.end)) {
@@ -48,8 +48,8 @@ static void place_ends(struct eider_row_build *b, struct eider_row_vector *v, st
         v->whole = LLVMBuildICmp(ir, ends.start ? LLVMIntULT : LLVMIntSLT, v->col, last, "");
     else
         v->whole = LLVMBuildICmp(ir, LLVMIntSGE, v->col, zero, "");
-    v->part = LLVMBuildNot(ir, v->whole, "");
-    if (v->begins) v->part = LLVMBuildAnd(ir, v->part, v->begins, "");
+    v->partial = LLVMBuildNot(ir, v->whole, "");
+    if (v->begins) v->partial = LLVMBuildAnd(ir, v->partial, v->begins, "");
 }
 
 /* Which elements of the vector's pack `p` are in the row; one comparison each with a constant
@@ -76,9 +76,9 @@ static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, 
     int64_t length = b->layout->length;
     struct ends ends = {.start = b->shift && from <= 0, .end = !length || beyond > length};
     place_ends(b, v, ends);
-    if (b->edges_apart && v->part) {
+    if (b->edges_apart && v->partial) {
         v->begins = v->whole;
-        v->part = NULL;
+        v->partial = NULL;
     }
     for (int p = 0; p < b->n_packs; p++)
         if (b->edges_apart)
@@ -90,7 +90,7 @@ static void place_vector(struct eider_row_build *b, struct eider_row_vector *v, 
 /* A vector that is partly in the row. */
 static void place_edge(struct eider_row_build *b, struct eider_row_vector *v)
 {
-    v->begins = v->whole = v->part = NULL;
+    v->begins = v->whole = v->partial = NULL;
     for (int p = 0; p < b->n_packs; p++)
         v->packs[p].valid = LLVMBuildICmp(b->e->builder, LLVMIntULT, v->packs[p].col,
                                           eider_row_spread(b, b->cols, b->width), "");
@@ -190,18 +190,18 @@ static void do_step(struct eider_row_build *b, const struct pass *pass,
     }
 }
 
-/* A part of the row that a loop goes through, `unroll` vectors at a time. */
-struct part {
+/* A segment of the row that a loop goes through, `unroll` vectors at a time. */
+struct segment {
     int64_t from, to; /* places; to: 0 is the end of the row */
     int unroll;
     int stays; /* in shared memory */
 };
 
-/* Where a part of a row of any length ends. */
-static LLVMValueRef end_of(struct eider_row_build *b, const struct part *part)
+/* Where a segment of a row of any length ends. */
+static LLVMValueRef end_of(struct eider_row_build *b, const struct segment *segment)
 {
-    LLVMValueRef to = eider_row_number(b->i32, part->to);
-    if (!part->to) return b->end;
+    LLVMValueRef to = eider_row_number(b->i32, segment->to);
+    if (!segment->to) return b->end;
     LLVMValueRef shorter = LLVMBuildICmp(b->e->builder, LLVMIntULT, b->end, to, "");
     return LLVMBuildSelect(b->e->builder, shorter, b->end, to, "");
 }
@@ -221,8 +221,9 @@ static struct range range_of(struct eider_row_build *b, int64_t first, LLVMValue
 }
 
 /* What is done with `n` vectors at `at`, of which so much is known (eider_row_place). */
-static void do_part(struct eider_row_build *b, const struct pass *pass, const struct part *part,
-                    struct eider_row_vector *vectors, int n, LLVMValueRef at, int64_t known)
+static void do_vectors(struct eider_row_build *b, const struct pass *pass,
+                       const struct segment *segment, struct eider_row_vector *vectors, int n,
+                       LLVMValueRef at, int64_t known)
 {
     eider_row_forget(b, vectors, n);
     eider_row_place(b, vectors, n, at, known);
@@ -232,11 +233,11 @@ static void do_part(struct eider_row_build *b, const struct pass *pass, const st
         return;
     }
     uint64_t inputs = eider_row_inputs(b, pass->need);
-    uint64_t there = part->stays ? inputs & (b->loaded | b->columns) : 0;
+    uint64_t there = segment->stays ? inputs & (b->loaded | b->columns) : 0;
     eider_row_load_shared(b, vectors, n, there, at);
     eider_row_load(b, vectors, n, inputs & ~there);
     do_step(b, pass, vectors, n);
-    if (!part->stays || !pass->next || b->e->status != EIDER_OK) return;
+    if (!segment->stays || !pass->next || b->e->status != EIDER_OK) return;
     eider_row_swap(b, pass->next);
     eider_row_place(b, vectors, n, at, known);
     eider_row_fill_shared(b, vectors, n, b->loaded, at, b->more);
@@ -244,14 +245,14 @@ static void do_part(struct eider_row_build *b, const struct pass *pass, const st
 }
 
 static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
-                 const struct part *part, struct range range, int64_t known)
+                 const struct segment *segment, struct range range, int64_t known)
 {
     LLVMBuilderRef ir = b->e->builder;
-    int64_t step = stride_of(b) * part->unroll;
+    int64_t step = stride_of(b) * segment->unroll;
     struct eider_row_loop l;
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     eider_row_loop_begin(b, &l, pass->totals, pass->n_totals, range.first, range.any);
-    do_part(b, pass, part, vectors, part->unroll, l.at, known);
+    do_vectors(b, pass, segment, vectors, segment->unroll, l.at, known);
     if (b->e->status != EIDER_OK) return;
     LLVMValueRef next = range.next;
     if (!next) next = LLVMBuildAdd(ir, l.at, eider_row_number(b->i32, step), "");
@@ -262,8 +263,8 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
 /* ---- Vectors that are partly in the row ------------------------------------------- */
 
 /* Whether this thread has the row's last vector, it is partly in the row, and, at `at`, in the
- * part. */
-static LLVMValueRef has_last(struct eider_row_build *b, const struct part *part,
+ * segment. */
+static LLVMValueRef has_last(struct eider_row_build *b, const struct segment *segment,
                              LLVMValueRef number, LLVMValueRef at)
 {
     LLVMBuilderRef ir = b->e->builder;
@@ -272,17 +273,17 @@ static LLVMValueRef has_last(struct eider_row_build *b, const struct part *part,
     LLVMValueRef behind = LLVMBuildAnd(ir, b->end, eider_row_number(b->i32, b->c.vec - 1), "");
     LLVMValueRef is = LLVMBuildICmp(ir, LLVMIntEQ, owner, b->thread, "");
     LLVMValueRef cut = LLVMBuildICmp(ir, LLVMIntNE, behind, eider_row_number(b->i32, 0), "");
-    LLVMValueRef from = eider_row_number(b->i32, part->from);
+    LLVMValueRef from = eider_row_number(b->i32, segment->from);
     is = LLVMBuildAnd(ir, is, cut, "");
     is = LLVMBuildAnd(ir, is, LLVMBuildICmp(ir, LLVMIntUGE, at, from, ""), "");
-    if (!part->to) return is;
-    LLVMValueRef to = eider_row_number(b->i32, part->to);
+    if (!segment->to) return is;
+    LLVMValueRef to = eider_row_number(b->i32, segment->to);
     return LLVMBuildAnd(ir, is, LLVMBuildICmp(ir, LLVMIntULT, at, to, ""), "");
 }
 
 /* The first vector is partly in the row where that is shifted; it is never the last one, too, since
  * there is a whole one. */
-static struct range edges_of(struct eider_row_build *b, const struct part *part)
+static struct range edges_of(struct eider_row_build *b, const struct segment *segment)
 {
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef zero = eider_row_number(b->i32, 0), one = eider_row_number(b->i32, 1);
@@ -291,9 +292,9 @@ static struct range edges_of(struct eider_row_build *b, const struct part *part)
     LLVMValueRef round = eider_row_number(b->i32, -eider_row_threads(&b->c));
     LLVMValueRef at = LLVMBuildAnd(ir, number, round, "");
     at = LLVMBuildMul(ir, at, eider_row_number(b->i32, b->c.vec), "");
-    LLVMValueRef last = has_last(b, part, number, at);
+    LLVMValueRef last = has_last(b, segment, number, at);
     struct range r = {.any = last, .first = at, .end = zero, .next = at};
-    if (part->from > 0 || !b->shift) return r;
+    if (segment->from > 0 || !b->shift) return r;
     LLVMValueRef mine = LLVMBuildICmp(ir, LLVMIntEQ, b->thread, zero, "");
     LLVMValueRef first =
         LLVMBuildAnd(ir, mine, LLVMBuildICmp(ir, LLVMIntNE, b->shift, zero, ""), "");
@@ -303,46 +304,46 @@ static struct range edges_of(struct eider_row_build *b, const struct part *part)
     return r;
 }
 
-/* Whether they may be in the part. */
-static int has_edges(const struct eider_row_build *b, const struct part *part)
+/* Whether they may be in the segment. */
+static int has_edges(const struct eider_row_build *b, const struct segment *segment)
 {
     int64_t step = stride_of(b), round = step / b->c.vec;
-    if (!b->ragged || (part->stays && part->from == part->to)) return 0;
-    if (part->from == 0 && b->leader >= 0) return 1;
+    if (!b->ragged || (segment->stays && segment->from == segment->to)) return 0;
+    if (segment->from == 0 && b->leader >= 0) return 1;
     int64_t first = (b->layout->length - 1) / b->c.vec / round * step;
     int64_t last = (eider_row_reach(b->layout, b->c.vec) - 1) / b->c.vec / round * step;
-    return last >= part->from && (!part->to || first < part->to);
+    return last >= segment->from && (!segment->to || first < segment->to);
 }
 
 /* Shared memory takes them, two of a row at most, by elements: no copy does. */
 static void fill_edges(struct eider_row_build *b, struct eider_row_vector *vectors,
-                       struct part part, uint64_t which)
+                       struct segment segment, uint64_t which)
 {
     struct pass pass = {.fills = which};
     int old_vectors = b->vectors, old_elements = b->elements;
-    if (!which || !has_edges(b, &part) || b->e->status != EIDER_OK) return;
-    part.unroll = 1;
+    if (!which || !has_edges(b, &segment) || b->e->status != EIDER_OK) return;
+    segment.unroll = 1;
     b->vectors = 0;
     b->elements = 1;
-    struct range range = edges_of(b, &part);
+    struct range range = edges_of(b, &segment);
     eider_lines_tail(b->e, 1);
-    loop(b, &pass, vectors, &part, range, EIDER_ROW_EDGE);
+    loop(b, &pass, vectors, &segment, range, EIDER_ROW_EDGE);
     eider_lines_tail(b->e, 0);
     b->vectors = old_vectors;
     b->elements = old_elements;
 }
 
-/* ---- Parts of the row -------------------------------------------------------------- */
+/* ---- Segments of the row -------------------------------------------------------------- */
 
-/* The steps of a part of a row whose length is known, from `at` to before `end`, one by one. */
+/* The steps of a segment of a row whose length is known, from `at` to before `end`, one by one. */
 static void do_steps(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
-                     const struct part *part, int64_t at, int64_t end)
+                     const struct segment *segment, int64_t at, int64_t end)
 {
-    int64_t stride = stride_of(b), step = stride * part->unroll;
+    int64_t stride = stride_of(b), step = stride * segment->unroll;
     for (; at < end && b->e->status == EIDER_OK; at += step) {
         int64_t n = (end - at + stride - 1) / stride;
-        do_part(b, pass, part, vectors, n < part->unroll ? (int)n : part->unroll,
-                eider_row_number(b->i32, at), at);
+        do_vectors(b, pass, segment, vectors, n < segment->unroll ? (int)n : segment->unroll,
+                   eider_row_number(b->i32, at), at);
     }
 }
 
@@ -353,30 +354,30 @@ static int64_t vectors_end(const struct eider_row_build *b)
     return (b->edges_apart ? whole : eider_row_cut(b->layout, b->c.vec)) * b->c.vec;
 }
 
-/* The vectors of a part.  Where the row's length is known, only the first ones, if they are
+/* The vectors of a segment.  Where the row's length is known, only the first ones, if they are
  * shifted, and the last ones may not be in the row: those are not in the loop, which asks for none.
  */
 static void go_through(struct eider_row_build *b, struct pass *pass,
-                       struct eider_row_vector *vectors, const struct part *part)
+                       struct eider_row_vector *vectors, const struct segment *segment)
 {
-    int64_t step = stride_of(b) * part->unroll, length = b->layout->length, at = part->from;
+    int64_t step = stride_of(b) * segment->unroll, length = b->layout->length, at = segment->from;
     if (!length) {
-        loop(b, pass, vectors, part, range_of(b, at, end_of(b, part)), EIDER_ROW_ANYWHERE);
+        loop(b, pass, vectors, segment, range_of(b, at, end_of(b, segment)), EIDER_ROW_ANYWHERE);
         return;
     }
     int64_t end = vectors_end(b);
-    if (part->to && part->to < end) end = part->to;
+    if (segment->to && segment->to < end) end = segment->to;
     if (length > end) length = end;
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     if (b->shift && at == 0) {
-        do_steps(b, pass, vectors, part, 0, end < step ? end : step);
+        do_steps(b, pass, vectors, segment, 0, end < step ? end : step);
         at = step;
     }
     int64_t full = length > at ? at + (length - at) / step * step : at;
     if (full > at && b->e->status == EIDER_OK)
-        loop(b, pass, vectors, part, range_of(b, at, eider_row_number(b->i32, full)),
+        loop(b, pass, vectors, segment, range_of(b, at, eider_row_number(b->i32, full)),
              EIDER_ROW_INSIDE);
-    do_steps(b, pass, vectors, part, full, end);
+    do_steps(b, pass, vectors, segment, full, end);
 }
 
 /* What all rows share does not stay. */
@@ -386,32 +387,32 @@ static void forget_words(struct eider_row_vector *vector, uint64_t which)
         if (which >> i & 1) vector->words[i] = NULL;
 }
 
-/* The part of the row that is in shared memory, and the one that is read again. */
-static struct part shared_part(const struct eider_row_build *b)
+/* The segment of the row that is in shared memory, and the one that is read again. */
+static struct segment shared_segment(const struct eider_row_build *b)
 {
     int64_t step = stride_of(b);
-    return (struct part){.from = b->c.keep * step,
-                         .to = (b->c.keep + b->c.shared) * step,
-                         .unroll = b->c.shared % b->c.unroll ? 1 : b->c.unroll,
-                         .stays = 1};
+    return (struct segment){.from = b->c.keep * step,
+                            .to = (b->c.keep + b->c.shared) * step,
+                            .unroll = b->c.shared % b->c.unroll ? 1 : b->c.unroll,
+                            .stays = 1};
 }
 
-static struct part rest_of(const struct eider_row_build *b)
+static struct segment rest_of(const struct eider_row_build *b)
 {
-    return (struct part){.from = shared_part(b).to, .unroll = b->c.unroll};
+    return (struct segment){.from = shared_segment(b).to, .unroll = b->c.unroll};
 }
 
-/* Whether vectors of some row are in the part. */
-static int has_part(const struct eider_row_build *b, const struct part *part)
+/* Whether vectors of some row are in the segment. */
+static int has_segment(const struct eider_row_build *b, const struct segment *segment)
 {
-    if (part->stays && part->from == part->to) return 0;
-    return !b->layout->length || part->from < vectors_end(b);
+    if (segment->stays && segment->from == segment->to) return 0;
+    return !b->layout->length || segment->from < vectors_end(b);
 }
 
 static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
                     struct eider_row_vector *rest)
 {
-    struct part parts[2] = {shared_part(b), rest_of(b)};
+    struct segment segments[2] = {shared_segment(b), rest_of(b)};
     uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
     int64_t step = stride_of(b);
     for (int v = 0; v < b->c.keep; v++) {
@@ -424,8 +425,8 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
     }
     b->passes++;
     for (int i = 0; i < 2; i++)
-        if (has_part(b, &parts[i]) && b->e->status == EIDER_OK)
-            go_through(b, pass, rest, &parts[i]);
+        if (has_segment(b, &segments[i]) && b->e->status == EIDER_OK)
+            go_through(b, pass, rest, &segments[i]);
 }
 
 /* ---- The stages ------------------------------------------------------------------ */
@@ -534,7 +535,7 @@ void eider_row_enter(struct eider_row_build *b)
     if (b->e->status == EIDER_OK) eider_row_load_row(b);
 }
 
-/* One row, of which shared memory has been given the vectors of its part that are in the row. */
+/* One row, of which shared memory has been given what it has of the row. */
 void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
                   struct eider_row_vector *rest, struct eider_row_position *next)
 {
@@ -548,7 +549,7 @@ void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
         b->reads_once = 0;
     }
     if (b->rows_memory) {
-        fill_edges(b, rest, shared_part(b), b->loaded);
+        fill_edges(b, rest, shared_segment(b), b->loaded);
         eider_row_wait_shared(b);
     }
     for (uint32_t stage = 0; stage < b->plan.n_stages && b->e->status == EIDER_OK; stage++) {
@@ -560,28 +561,28 @@ void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
 }
 
 /* The whole vectors; fill_edges is for the others. */
-static void fill(struct eider_row_build *b, struct eider_row_vector *vectors, struct part part,
-                 uint64_t which)
+static void fill(struct eider_row_build *b, struct eider_row_vector *vectors,
+                 struct segment segment, uint64_t which)
 {
     struct pass pass = {.fills = which};
     b->edges_apart = b->ragged;
-    if (which && has_part(b, &part) && b->e->status == EIDER_OK)
-        go_through(b, &pass, vectors, &part);
+    if (which && has_segment(b, &segment) && b->e->status == EIDER_OK)
+        go_through(b, &pass, vectors, &segment);
     b->edges_apart = 0;
 }
 
-/* What all rows share, from the row's beginning to where shared memory's part of it ends. */
-static struct part column_part(const struct eider_row_build *b)
+/* What all rows share, from the row's beginning to where shared memory's segment of it ends. */
+static struct segment column_segment(const struct eider_row_build *b)
 {
-    struct part part = shared_part(b);
-    part.from = 0;
-    part.unroll = 1;
-    return part;
+    struct segment segment = shared_segment(b);
+    segment.from = 0;
+    segment.unroll = 1;
+    return segment;
 }
 
 void eider_row_fill(struct eider_row_build *b, struct eider_row_vector *vectors)
 {
-    fill(b, vectors, column_part(b), b->columns);
-    fill_edges(b, vectors, column_part(b), b->columns);
-    fill(b, vectors, shared_part(b), b->loaded);
+    fill(b, vectors, column_segment(b), b->columns);
+    fill_edges(b, vectors, column_segment(b), b->columns);
+    fill(b, vectors, shared_segment(b), b->loaded);
 }
