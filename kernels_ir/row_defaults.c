@@ -5,8 +5,9 @@
  */
 #include "row_traits.h"
 
-#define SHORT_LENGTH 256 /* elements: rows that leave few to each thread */
-#define ROW_ENOUGH 512   /* threads of a row that have enough in flight with two vectors each */
+#define SHORT_LENGTH 256   /* elements: rows that leave few to each thread */
+#define SHORT_REGISTERS 64 /* of 16-bit rows that are only read: the assembler takes too few */
+#define ROW_ENOUGH 512     /* threads of a row that have enough in flight with two vectors each */
 #define CPU_VEC 16
 #define SPLIT_BLOCK 512       /* threads, of each part of a row */
 #define SPLIT_BYTES (2 << 20) /* of a row in one input: where rows are split */
@@ -61,6 +62,7 @@ static int threads_for(const struct eider_row_traits *t, int is_short, int64_t v
                  : t->stores ? EIDER_ROW_VECTORS_KEPT
                              : 2 * EIDER_ROW_VECTORS_KEPT;
     if (is_light && is_short) wanted /= is_narrow ? 2 : 4;
+    if (t->heavy && !t->once && t->n_inputs == 1 && is_short) wanted = EIDER_ROW_VECTORS_KEPT;
     if (wanted > most) wanted = most;
     while (row < ROW_ENOUGH && (int64_t)row * cluster * wanted < vectors) row *= 2;
     if (row < ROW_ENOUGH) return row;
@@ -183,11 +185,13 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
     eider_config_choose(config, EIDER_PARAM_shared, 0);
     eider_config_choose(config, EIDER_PARAM_async, 0);
     eider_config_choose(config, EIDER_PARAM_resident, 0);
-    eider_config_choose(config, EIDER_PARAM_registers, 0);
     eider_config_choose(config, EIDER_PARAM_mbarrier, 0);
     int is_read_again = facts->target.sm && !eider_config_number(config, EIDER_PARAM_keep);
     eider_config_choose(config, EIDER_PARAM_online, is_read_again);
-    int passes_by = facts->target.sm && layout->once && !eider_row_traits_of(layout).stores;
+    struct eider_row_traits t = eider_row_traits_of(layout);
+    int passes_by = facts->target.sm && t.once && !t.stores;
+    int is_short = layout->length && layout->length <= SHORT_LENGTH && t.widest <= 2;
+    eider_config_choose(config, EIDER_PARAM_registers, passes_by && is_short ? SHORT_REGISTERS : 0);
     eider_config_choose_word(config, EIDER_PARAM_load, passes_by ? "cs" : "ca");
     eider_config_choose_word(config, EIDER_PARAM_store, "wb");
 }

@@ -103,13 +103,12 @@ static const struct long_rule {
 };
 
 /* The last one that fits. */
-static const struct long_rule *long_rule_for(const struct eider_row_traits *t, int once,
-                                             int64_t bytes)
+static const struct long_rule *long_rule_for(const struct eider_row_traits *t, int64_t bytes)
 {
     const struct long_rule *found = NULL;
     int width = t->widest <= 2 ? NARROW : WIDE;
     int class = t->columns > 1 ? COLUMNS : t->columns ? COLUMN : t->heavy ? HEAVY : PLAIN;
-    int kind = once ? (t->stores ? MAP : ONCE) : (t->n_inputs > 1 ? MANY : ONE);
+    int kind = t->once ? (t->stores ? MAP : ONCE) : (t->n_inputs > 1 ? MANY : ONE);
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
         int fits = r->width & width && r->kind & kind && r->class & class;
@@ -135,7 +134,7 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     struct eider_row_traits t = eider_row_traits_of(layout);
     int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : EIDER_ROW_CLUSTER_PORTABLE, cluster = 1;
     int64_t bytes = layout->length * t.widest * t.n_inputs;
-    const struct long_rule *r = long_rule_for(&t, layout->once, bytes);
+    const struct long_rule *r = long_rule_for(&t, bytes);
     if (!r || target.sm < EIDER_ROW_ASYNC_SM) return 0;
     int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
     int vec = access > t.widest ? access / t.widest : 1;

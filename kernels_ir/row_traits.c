@@ -6,8 +6,10 @@
 
 struct eider_row_traits eider_row_traits_of(const struct eider_layout *layout)
 {
-    struct eider_row_traits t = {
-        .widest = 1, .align = EIDER_MAP_ACCESS_BYTES, .heavy = layout->work >= HEAVY_WORK};
+    struct eider_row_traits t = {.widest = 1,
+                                 .align = EIDER_MAP_ACCESS_BYTES,
+                                 .heavy = layout->work >= HEAVY_WORK,
+                                 .once = layout->once};
     for (uint32_t i = 0; i < layout->n_operands; i++) {
         const struct eider_layout_operand *operand = &layout->operands[i];
         int size = (int)eider_dtype_size(operand->type), align = (int)operand->align / size;

@@ -23,6 +23,7 @@ struct eider_row_traits {
     int columns;  /* inputs that all rows share */
     int stores;   /* there are outputs that differ within the row */
     int heavy;    /* many operations for each element */
+    int once;     /* one pass does all */
 };
 
 struct eider_row_traits eider_row_traits_of(const struct eider_layout *layout);

@@ -151,26 +151,38 @@ static int count(const char *text, const char *word)
     return n;
 }
 
-/* The PTX of a program of f32 rows for sm_90, with per-row outputs behind the first; the caller
- * releases the kernel. */
+/* Operands of `type` with 4 rows; those with one value for each row are f32 where the program does
+ * not say.  Returns how many there are. */
+static size_t operands_of(eider_program *program, eider_dtype type, int64_t cols,
+                          eider_tensor args[ROW_OPERANDS_MAX])
+{
+    static int64_t full[2] = {4}, row[2] = {4, 1}, column[1];
+    size_t n = eider_program_operands(program);
+    full[1] = column[0] = cols;
+    for (size_t i = 0; i < n; i++) {
+        eider_operand info;
+        eider_extent extent = eider_program_extent(program, i);
+        must(eider_program_operand(program, i, &info));
+        eider_dtype own = info.type >= 0            ? (eider_dtype)info.type
+                          : extent == EIDER_PER_ROW ? EIDER_F32
+                                                    : type;
+        args[i] = info.kind == EIDER_SCALAR    ? tensor_of(NULL, own, 0, NULL)
+                  : extent == EIDER_PER_COLUMN ? tensor_of(NULL, own, 1, column)
+                  : extent == EIDER_PER_ROW    ? tensor_of(NULL, own, 2, row)
+                                               : tensor_of(NULL, own, 2, full);
+    }
+    return n;
+}
+
+/* The PTX of a program of f32 rows for sm_90; the caller releases the kernel. */
 static const char *ptx_of(const char *text, const char *config, int64_t cols, eider_kernel **kernel)
 {
-    int64_t full[2] = {4, cols}, row[2] = {4, 1}, column[1] = {cols};
     eider_tensor args[ROW_OPERANDS_MAX];
     eider_program *program;
     const void *ptx;
     size_t size;
     must(eider_program_parse(row_context, text, &program));
-    size_t n = eider_program_operands(program);
-    for (size_t i = 0; i < n; i++) {
-        eider_operand info;
-        eider_extent extent = eider_program_extent(program, i);
-        must(eider_program_operand(program, i, &info));
-        eider_dtype type = info.type < 0 ? EIDER_F32 : (eider_dtype)info.type;
-        args[i] = extent == EIDER_PER_COLUMN
-                      ? tensor_of(NULL, type, 1, column)
-                      : tensor_of(NULL, type, 2, extent == EIDER_PER_ROW ? row : full);
-    }
+    size_t n = operands_of(program, EIDER_F32, cols, args);
     eider_request request = {
         .program = program, .args = args, .n_args = n, .config = config, .target = "sm_90"};
     must(eider_compile(row_context, &request, kernel));
@@ -293,6 +305,52 @@ static void elements_in_flight_are_limited(void **state)
     eider_program_release(program);
 }
 
+/* What bench/RESULTS.md found best. */
+static void defaults_are_those_that_were_measured(void **state)
+{
+    static const struct {
+        const char *text;
+        eider_dtype type;
+        int64_t cols;
+        const char *words[4];
+    } cases[] = {
+        {"cross_entropy", EIDER_BF16, 256, {"row=8,keep=4", "registers=64", "load=cs"}},
+        {"cross_entropy_train", EIDER_BF16, 256, {"row=8,keep=4", "registers=0"}},
+        {"cross_entropy_train", EIDER_F32, 256, {"row=16,keep=4"}},
+        {"softmax", EIDER_F32, 256, {"row=32,keep=2", "load=ca,store=wb"}},
+        {"softmax", EIDER_BF16, 8192, {"unroll=4", "row=512,keep=0", "load=last,store=first"}},
+        {"rmsnorm", EIDER_BF16, 16384, {"unroll=2", "row=512,keep=0", "load=last,store=wb"}},
+        {"layernorm", EIDER_BF16, 16384, {"vec=4", "row=256,keep=16", "load=ca"}},
+        {"cross_entropy_train", EIDER_BF16, 16384, {"vec=4", "row=256,keep=16", "load=ca"}},
+        {"cross_entropy_train", EIDER_F32, 16384, {"unroll=4", "row=512,keep=0", "load=last"}},
+        {"softmax", EIDER_F32, 65536, {"row=512,keep=8,cluster=4,shared=0", "mbarrier=1"}},
+        {"rmsnorm", EIDER_BF16, 65536, {"row=256,keep=0,cluster=4,shared=8", "mbarrier=0"}},
+        {"layernorm", EIDER_F32, 131072, {"row=256,keep=8,cluster=8,shared=8", "mbarrier=0"}},
+        {"layernorm_backward", EIDER_BF16, 131072, {"cluster=8", "load=last,store=cs"}},
+        {"softmax_backward", EIDER_F32, 131072, {"row=512,keep=8,cluster=8,shared=0"}},
+        {"softmax_backward", EIDER_F32, 262144, {"row=1024,keep=4,cluster=8,shared=0"}},
+        {"cross_entropy_backward", EIDER_F32, 16384, {"vec=4,unroll=2", "row=256", "split=8"}},
+        {"cross_entropy_backward", EIDER_BF16, 131072, {"vec=4,unroll=4", "row=256", "split=32"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char config[EIDER_CONFIG_TEXT_BYTES];
+        eider_tensor args[ROW_OPERANDS_MAX];
+        struct eider_plan plan;
+        eider_program *program;
+        must(eider_program_parse(row_context, cases[i].text, &program));
+        size_t n = operands_of(program, cases[i].type, cases[i].cols, args);
+        eider_request request = {.program = program, .args = args, .n_args = n, .target = "sm_90"};
+        must(eider_prepare_plan(row_context, NULL, &request, &plan));
+        eider_config_print(&plan.config, config);
+        for (int w = 0; w < 4 && cases[i].words[w]; w++)
+            if (!strstr(config, cases[i].words[w]))
+                fail_msg("%s, %d: no %s in %s", cases[i].text, (int)cases[i].cols,
+                         cases[i].words[w], config);
+        eider_program_release(program);
+    }
+}
+
 static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **state)
 {
     static const struct {
@@ -340,6 +398,7 @@ int main(void)
         cmocka_unit_test(mbarriers_need_a_cluster_and_one_row),
         cmocka_unit_test(rows_that_are_read_again_stay_in_the_caches_until_then),
         cmocka_unit_test(elements_in_flight_are_limited),
+        cmocka_unit_test(defaults_are_those_that_were_measured),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };
     return cmocka_run_group_tests_name("code of rows", tests, row_set_up, row_tear_down);
