@@ -51,7 +51,7 @@ static int widest(const struct eider_layout *layout)
     return bytes;
 }
 
-#define BLOCKS_WANTED 4   /* for each multiprocessor */
+#define BLOCKS_WANTED 4   /* for each multiprocessor, at most */
 #define UNITS_ASSUMED 132 /* multiprocessors, where they are not known: an H100 */
 #define STEPS_LEFT 2      /* of a thread through its rows, at least */
 
@@ -93,7 +93,7 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_config *c
         vec /= 2;
     vec = eider_config_choose(config, EIDER_PARAM_vec, vec);
     int block = eider_config_choose(config, EIDER_PARAM_block, GPU_BLOCK), row = 1, unroll = 2;
-    while (row < block && 2 * row * vec * bytes <= SEGMENT) row *= 2;
+    while (block % (2 * row) == 0 && 2 * row * vec * bytes <= SEGMENT) row *= 2;
     while (2 * unroll * vec * bytes <= IN_FLIGHT && unroll < 8) unroll *= 2;
     eider_config_choose(config, EIDER_PARAM_row, row);
     eider_config_choose(config, EIDER_PARAM_unroll, unroll);

@@ -457,7 +457,6 @@ void eider_column_build(struct eider_emit *e, const struct eider_lowered *progra
                                    .program = program,
                                    .layout = layout,
                                    .c = eider_row_config_of(config),
-                                   .reads_once = 1,
                                    .lowering = {.e = e}}};
     e->status = eider_row_open(&k.b);
     if (e->status == EIDER_OK) build_kernel(&k, name);

@@ -212,13 +212,12 @@ void eider_row_describe(const struct eider_graph *program, const struct eider_la
 
 static eider_status check_cluster(struct eider_target target, const struct eider_row_config *c)
 {
-    if (c->mbarrier && (c->cluster == 1 || c->resident))
-        return eider_fail(
-            EIDER_CONFIG,
-            "mbarrier=1, cluster=%d, resident=%d: blocks of a cluster meet there, for "
-            "one row; cluster is at least 2 and resident 0",
-            c->cluster, c->resident);
     if (c->cluster == 1) return EIDER_OK;
+    if (c->mbarrier && c->resident)
+        return eider_fail(EIDER_CONFIG,
+                          "mbarrier=1, resident=%d: an mbarrier serves for one row of a cluster; "
+                          "resident is 0",
+                          c->resident);
     if (target.sm && target.sm < EIDER_ROW_CLUSTER_SM)
         return eider_fail(EIDER_CONFIG,
                           "cluster=%d: sm_%d has no clusters of blocks; from sm_%d on", c->cluster,

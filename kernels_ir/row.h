@@ -73,6 +73,7 @@ struct eider_row_config {
 
 #define EIDER_ROW_WARP 32          /* threads */
 #define EIDER_ROW_STATIC_MAX 49152 /* bytes of a block's shared memory that need no asking */
+#define EIDER_ROW_SHARED_FOR_REDUCTIONS 8192 /* bytes of it that default rules leave to them */
 
 struct eider_row_config eider_row_config_of(const struct eider_config *config);
 /* Threads that share a row. */
@@ -240,6 +241,7 @@ struct eider_row_build {
     LLVMValueRef shared;
     LLVMValueRef rows_memory; /* where vectors stay, in shared memory */
     uint32_t shared_used;
+    LLVMValueRef own;    /* i64, the row that this block has first, or rows that it has at once */
     LLVMValueRef part;   /* i32, of the row, that this block has; NULL: it has all */
     LLVMValueRef memory; /* what the parts of a row leave for one another */
     LLVMValueRef rank;   /* i32, of the block in its cluster; NULL: there are none */
@@ -250,7 +252,7 @@ struct eider_row_build {
     uint64_t columns;    /* those that all rows share, which stay in shared memory */
     LLVMValueRef more;   /* i1, where blocks go through all rows: there is a next one */
     int passes;          /* that have gone over them */
-    int reads_once;      /* what is loaded now is not loaded again */
+    uint64_t later;      /* inputs that passes after this one read */
     int depth;           /* of picks within picks */
 };
 
@@ -280,8 +282,6 @@ void eider_row_make_room(struct eider_row_build *b, struct eider_row_vector *vec
                          uint64_t which);
 /* The elements of an input from a vector's words. */
 void eider_row_unpack(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector);
-/* How elements of operand `i` are loaded at the moment. */
-enum eider_load_policy eider_row_load_policy(const struct eider_row_build *b, uint32_t i);
 /* Whether vectors of operand `i` are loaded as such where they are whole. */
 int eider_row_in_vectors(const struct eider_row_build *b, uint32_t i);
 /* The address of a vector, or of one that is in the row where this one is not. */
@@ -336,8 +336,8 @@ struct eider_row_total {
 struct eider_row_stage {
     struct eider_row_total totals[EIDER_ROW_TOTALS_MAX];
     int n;
-    int is_last;   /* nothing is read after it */
-    uint8_t *need; /* nodes that differ within the row */
+    uint64_t later; /* inputs that passes after it read */
+    uint8_t *need;  /* nodes that differ within the row */
 };
 
 /* Nothing yet. */
@@ -483,10 +483,9 @@ void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
 
 /* ---- Parts of a row (row_split.c) ------------------------------------------- */
 
-/* The part, an i32, that block number `block`, an i64, has of row *row, an i64.  Neighbours have
- * parts of one row, but for a last round without outputs of every place, which has one block for
- * each row. */
-LLVMValueRef eider_row_part(struct eider_row_build *b, LLVMValueRef block, LLVMValueRef *row);
+/* Sets b->own and b->part.  Neighbours have parts of one row, but for a last round without outputs
+ * of every place, which has one block for each row. */
+void eider_row_number_parts(struct eider_row_build *b);
 /* The row of which this block has a part, of all launches. */
 void eider_row_do_split(struct eider_row_build *b, struct eider_row_vector *rest);
 /* How often a kernel is launched; as eider_template.rounds. */

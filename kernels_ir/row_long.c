@@ -15,91 +15,85 @@
 enum { MAP = 1, ONCE = 2, ONE = 4, MANY = 8 };
 enum { PLAIN = 1, HEAVY = 2, COLUMN = 4, COLUMNS = 8, ANY = 15 };
 enum { NARROW = 1, WIDE = 2 };
-#define KIB *1024ll
+#define KIB 1024
 
 static const struct long_rule {
-    int width;     /* elements of 16 bits or fewer; more */
-    int kind;      /* one pass does all, with elements stored or without; more, over so many
-                          * inputs */
-    int class;     /* all rows share no input, and there are few operations or many; they share
-                          * one; more */
-    int64_t above; /* bytes of a row, in all inputs together */
-    int64_t block_bytes; /* of which a block takes as many; the rest others, of its cluster, or,
-                          * where nothing is reduced, any; 0: all */
-    int row, keep;       /* keep: vectors in registers */
-    int shares;          /* the others stay in shared memory */
+    int width; /* elements of 16 bits or fewer; more */
+    int kind;  /* one pass does all, with elements stored or without; more, over so many inputs */
+    int class; /* all rows share no input, with few operations or many; one; more */
+    int above; /* KiB of a row, in all inputs together */
+    int block; /* KiB of which a block takes as many; the rest others, of its cluster, or, where
+                    * nothing is reduced, any; 0: all */
+    int row, keep; /* keep: vectors in registers */
+    int shares;    /* the others stay in shared memory */
     int unroll;
     int access; /* bytes of a vector; 0: 16 */
     int resident, mbarrier;
     const char *load, *store; /* NULL: as everywhere */
 } long_rules[] = {
-    {NARROW, MAP, ANY, 8 KIB, 8 KIB, 256, .access = 8, .unroll = 4},
-    {WIDE, MAP, ANY, 8 KIB, 8 KIB, 256, .unroll = 2},
+    {NARROW, MAP, ANY, 8, 8, 256, .access = 8, .unroll = 4},
+    {WIDE, MAP, ANY, 8, 8, 256, .unroll = 2},
 
-    {NARROW, ONCE, ANY, 8 KIB, 16 KIB, 128, 16, .access = 8, .unroll = 2},
-    {NARROW, ONCE, ANY, 16 KIB, 32 KIB, 256, 16, .access = 8, .unroll = 2},
-    {NARROW, ONCE, ANY, 32 KIB, 0, 256, .unroll = 4},
-    {WIDE, ONCE, ANY, 64 KIB, 0, 512, .unroll = 4},
+    {NARROW, ONCE, ANY, 8, 16, 128, 16, .access = 8, .unroll = 2},
+    {NARROW, ONCE, ANY, 16, 32, 256, 16, .access = 8, .unroll = 2},
+    {NARROW, ONCE, ANY, 32, 0, 256, .unroll = 4},
+    {WIDE, ONCE, ANY, 64, 0, 512, .unroll = 4},
 
-    {NARROW, ONE, PLAIN, 4 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
-    {NARROW, ONE, PLAIN, 8 KIB, 0, 512, .unroll = 4, .load = "last", .store = "first"},
-    {NARROW, ONE, PLAIN, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
-    {NARROW, ONE, HEAVY | COLUMNS, 8 KIB, 16 KIB, 128, 16, .access = 8, .unroll = 2},
-    {NARROW, ONE, HEAVY | COLUMNS, 16 KIB, 32 KIB, 256, 16, .access = 8, .unroll = 2},
-    {NARROW, ONE, HEAVY, 32 KIB, 0, 512, .shares = 1, .unroll = 4},
-    {NARROW, ONE, PLAIN | HEAVY, 64 KIB, 16 KIB, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {NARROW, ONE, PLAIN, 128 KIB, 32 KIB, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {NARROW, ONE, PLAIN, 256 KIB, 64 KIB, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {NARROW, ONE, HEAVY, 128 KIB, 64 KIB, 256, .shares = 1, .unroll = 2, .mbarrier = 1},
-    {NARROW, ONE, COLUMN, 4 KIB, 0, 256, .unroll = 2, .load = "last", .store = "first"},
-    {NARROW, ONE, COLUMN, 8 KIB, 0, 512, .unroll = 2, .load = "last"},
-    {NARROW, ONE, COLUMN, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
-    {NARROW, ONE, COLUMN, 64 KIB, 32 KIB, 256, .shares = 1, .unroll = 4},
-    {NARROW, ONE, COLUMN, 256 KIB, 128 KIB, 1024, .shares = 1, .unroll = 4},
-    {NARROW, ONE, COLUMNS, 32 KIB, 0, 1024, .shares = 1, .unroll = 2},
-    {NARROW, ONE, COLUMNS, 64 KIB, 32 KIB, 256, .shares = 1, .unroll = 4},
-    {NARROW, ONE, COLUMNS, 128 KIB, 32 KIB, 256, .shares = 1, .unroll = 2},
-    {NARROW, ONE, COLUMNS, 256 KIB, 64 KIB, 256, .shares = 1, .unroll = 4},
+    {NARROW, ONE, PLAIN, 4, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {NARROW, ONE, PLAIN, 8, 0, 512, .unroll = 4, .load = "last", .store = "first"},
+    {NARROW, ONE, PLAIN, 32, 0, 512, .unroll = 4, .load = "last"},
+    {NARROW, ONE, HEAVY | COLUMNS, 8, 16, 128, 16, .access = 8, .unroll = 2},
+    {NARROW, ONE, HEAVY | COLUMNS, 16, 32, 256, 16, .access = 8, .unroll = 2},
+    {NARROW, ONE, HEAVY, 32, 0, 512, .shares = 1, .unroll = 4},
+    {NARROW, ONE, PLAIN | HEAVY, 64, 16, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, PLAIN, 128, 32, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, PLAIN, 256, 64, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, HEAVY, 128, 64, 256, .shares = 1, .unroll = 2, .mbarrier = 1},
+    {NARROW, ONE, COLUMN, 4, 0, 256, .unroll = 2, .load = "last", .store = "first"},
+    {NARROW, ONE, COLUMN, 8, 0, 512, .unroll = 2, .load = "last"},
+    {NARROW, ONE, COLUMN, 32, 0, 512, .unroll = 4, .load = "last"},
+    {NARROW, ONE, COLUMN, 64, 32, 256, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMN, 256, 128, 1024, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMNS, 32, 0, 1024, .shares = 1, .unroll = 2},
+    {NARROW, ONE, COLUMNS, 64, 32, 256, .shares = 1, .unroll = 4},
+    {NARROW, ONE, COLUMNS, 128, 32, 256, .shares = 1, .unroll = 2},
+    {NARROW, ONE, COLUMNS, 256, 64, 256, .shares = 1, .unroll = 4},
 
-    {WIDE, ONE, PLAIN | COLUMNS, 8 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
-    {WIDE, ONE, HEAVY, 8 KIB, 0, 128, .unroll = 2, .load = "last", .store = "first"},
-    {WIDE, ONE, HEAVY, 16 KIB, 0, 256, .unroll = 4, .load = "last", .store = "first"},
-    {WIDE, ONE, HEAVY, 32 KIB, 0, 512, .unroll = 4, .load = "last"},
-    {WIDE, ONE, COLUMN, 8 KIB, 0, 512, .unroll = 2, .load = "last", .store = "first"},
-    {WIDE, ONE, PLAIN, 16 KIB, 0, 512, .unroll = 2, .load = "last", .store = "first"},
-    {WIDE, ONE, COLUMNS, 16 KIB, 0, 512, 8, .unroll = 2},
-    {WIDE, ONE, PLAIN | COLUMN, 32 KIB, 0, 1024, .unroll = 2, .load = "last"},
-    {WIDE, ONE, PLAIN | HEAVY, 64 KIB, 16 KIB, 128, 8, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, PLAIN | HEAVY, 128 KIB, 64 KIB, 512, 8, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, PLAIN, 256 KIB, 64 KIB, 512, 8, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, HEAVY, 256 KIB, 64 KIB, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, PLAIN | HEAVY, 512 KIB, 128 KIB, 256, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, COLUMN, 64 KIB, 32 KIB, 512, 4, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, COLUMN, 256 KIB, 64 KIB, 1024, 4, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, COLUMN, 512 KIB, 128 KIB, 1024, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, COLUMNS, 64 KIB, 32 KIB, 256, 8, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, COLUMNS, 256 KIB, 64 KIB, 256, 8, .shares = 1, .unroll = 1},
-    {WIDE, ONE, COLUMNS, 512 KIB, 128 KIB, 512, 8, .shares = 1, .unroll = 1},
+    {WIDE, ONE, PLAIN | COLUMNS, 8, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 8, 0, 128, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 16, 0, 256, .unroll = 4, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 32, 0, 512, .unroll = 4, .load = "last"},
+    {WIDE, ONE, COLUMN, 8, 0, 512, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, PLAIN, 16, 0, 512, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, COLUMNS, 16, 0, 512, 8, .unroll = 2},
+    {WIDE, ONE, PLAIN | COLUMN, 32, 0, 1024, .unroll = 2, .load = "last"},
+    {WIDE, ONE, PLAIN | HEAVY, 64, 16, 128, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN | HEAVY, 128, 64, 512, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN, 256, 64, 512, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, HEAVY, 256, 64, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN | HEAVY, 512, 128, 256, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 64, 32, 512, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 256, 64, 1024, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 512, 128, 1024, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMNS, 64, 32, 256, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, COLUMNS, 256, 64, 256, 8, .shares = 1, .unroll = 1},
+    {WIDE, ONE, COLUMNS, 512, 128, 512, 8, .shares = 1, .unroll = 1},
 
-    {NARROW, MANY, ANY, 32 KIB, 64 KIB, 512, .shares = 1, .unroll = 2},
-    {NARROW, MANY, PLAIN | HEAVY, 64 KIB, 128 KIB, 1024, 4, .unroll = 1},
-    {NARROW, MANY, PLAIN | HEAVY, 128 KIB, 128 KIB, 512, 8, .unroll = 1},
-    {NARROW, MANY, COLUMN | COLUMNS, 64 KIB, 128 KIB, 1024, .shares = 1, .unroll = 2,
-     .resident = 1},
-    {NARROW, MANY, COLUMN | COLUMNS, 128 KIB, 32 KIB, 256, .unroll = 2, .mbarrier = 1},
-    {NARROW, MANY, COLUMN | COLUMNS, 256 KIB, 64 KIB, 256, .unroll = 4, .load = "last",
-     .store = "cs"},
-    {NARROW, MANY, COLUMN | COLUMNS, 512 KIB, 256 KIB, 1024, .unroll = 4, .load = "last",
-     .store = "cs"},
+    {NARROW, MANY, ANY, 32, 64, 512, .shares = 1, .unroll = 2},
+    {NARROW, MANY, PLAIN | HEAVY, 64, 128, 1024, 4, .unroll = 1},
+    {NARROW, MANY, PLAIN | HEAVY, 128, 128, 512, 8, .unroll = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 64, 128, 1024, .shares = 1, .unroll = 2, .resident = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 128, 32, 256, .unroll = 2, .mbarrier = 1},
+    {NARROW, MANY, COLUMN | COLUMNS, 256, 64, 256, .unroll = 4, .load = "last", .store = "cs"},
+    {NARROW, MANY, COLUMN | COLUMNS, 512, 256, 1024, .unroll = 4, .load = "last", .store = "cs"},
 
-    {WIDE, MANY, ANY, 64 KIB, 128 KIB, 512, .shares = 1, .unroll = 2},
-    {WIDE, MANY, PLAIN | HEAVY, 128 KIB, 128 KIB, 512, 8, .unroll = 1},
-    {WIDE, MANY, PLAIN | HEAVY, 1024 KIB, 128 KIB, 1024, 4, .unroll = 1},
-    {WIDE, MANY, COLUMN | COLUMNS, 128 KIB, 128 KIB, 512, 4, .shares = 1, .unroll = 1,
-     .mbarrier = 1},
-    {WIDE, MANY, COLUMN | COLUMNS, 256 KIB, 64 KIB, 512, 4, .unroll = 1, .mbarrier = 1},
-    {WIDE, MANY, COLUMN | COLUMNS, 512 KIB, 128 KIB, 512, .unroll = 4, .load = "last"},
-    {WIDE, MANY, COLUMN | COLUMNS, 1024 KIB, 256 KIB, 1024, 4, .shares = 1, .unroll = 1},
+    {WIDE, MANY, ANY, 64, 128, 512, .shares = 1, .unroll = 2},
+    {WIDE, MANY, PLAIN | HEAVY, 128, 128, 512, 8, .unroll = 1},
+    {WIDE, MANY, PLAIN | HEAVY, 1024, 128, 1024, 4, .unroll = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 128, 128, 512, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 256, 64, 512, 4, .unroll = 1, .mbarrier = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 512, 128, 512, .unroll = 4, .load = "last"},
+    {WIDE, MANY, COLUMN | COLUMNS, 1024, 256, 1024, 4, .shares = 1, .unroll = 1},
 };
 
 /* The last one that fits. */
@@ -112,7 +106,7 @@ static const struct long_rule *long_rule_for(const struct eider_row_traits *t, i
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
         int fits = r->width & width && r->kind & kind && r->class & class;
-        if (fits && bytes > r->above) found = r;
+        if (fits && bytes > (int64_t)r->above * KIB) found = r;
     }
     return found;
 }
@@ -139,7 +133,7 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
     int vec = access > t.widest ? access / t.widest : 1;
     int64_t vectors = (layout->length + vec - 1) / vec;
-    int64_t block_bytes = r->block_bytes ? r->block_bytes : bytes;
+    int64_t block_bytes = r->block ? (int64_t)r->block * KIB : bytes;
     if (!eider_row_vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
     if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
     int stays = config->choice[EIDER_PARAM_resident] > 0; /* blocks go through all rows */

@@ -161,13 +161,13 @@ int eider_row_in_vectors(const struct eider_row_build *b, uint32_t i)
     return class_in_row(b, i) == 1 && (b->leader < 0 || !eider_row_shares(b->layout, i));
 }
 
-/* What all rows share is read by others soon. */
-enum eider_load_policy eider_row_load_policy(const struct eider_row_build *b, uint32_t i)
+/* What all rows share is read by others soon, and what a later pass reads, by this one. */
+static enum eider_load_policy load_policy(const struct eider_row_build *b, uint32_t i)
 {
     enum eider_load_policy policy = b->c.load;
     if (eider_row_shares(b->layout, i))
         return policy == EIDER_LOAD_LAST || policy == EIDER_LOAD_NC ? policy : EIDER_LOAD_CA;
-    return policy == EIDER_LOAD_LAST && b->reads_once ? EIDER_LOAD_FIRST : policy;
+    return policy == EIDER_LOAD_LAST && !(b->later >> i & 1) ? EIDER_LOAD_FIRST : policy;
 }
 
 static void fetch_vector(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector,
@@ -179,7 +179,7 @@ static void fetch_vector(struct eider_row_build *b, uint32_t i, struct eider_row
     else
         vector->n_words[i] =
             b->machine->fetch(b->e, operand_at(b, i)->type, eider_row_address(b, i, vector),
-                              b->c.vec, eider_row_load_policy(b, i), 1, words);
+                              b->c.vec, load_policy(b, i), 1, words);
 }
 
 /* The words of all operands in `which`, of all vectors, one after the other; their number. */

@@ -154,7 +154,7 @@ struct pass {
     struct eider_row_total *totals; /* NULL: outputs are stored */
     int n_totals;
     uint64_t fills;                  /* nothing is computed: shared memory takes these inputs */
-    int is_last;                     /* of the passes over a row */
+    uint64_t later;                  /* inputs that later ones read */
     struct eider_row_position *next; /* the last pass: where the next row is; or NULL */
 };
 
@@ -227,7 +227,7 @@ static void do_vectors(struct eider_row_build *b, const struct pass *pass,
 {
     eider_row_forget(b, vectors, n);
     eider_row_place(b, vectors, n, at, known);
-    b->reads_once = pass->fills || pass->is_last;
+    b->later = pass->later;
     if (pass->fills) {
         eider_row_fill_shared(b, vectors, n, pass->fills, at, NULL);
         return;
@@ -452,10 +452,27 @@ static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, 
     }
 }
 
+/* Inputs that passes after that of a stage read. */
+static uint64_t read_after(struct eider_row_build *b, uint32_t stage)
+{
+    const struct eider_graph *g = eider_row_graph(b);
+    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
+    if (b->e->status != EIDER_OK) return 0;
+    for (eider_node id = 1; id < g->n_cells; id++)
+        if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op) &&
+            b->plan.level[id] > stage + 1)
+            need[eider_graph_args(g, id)[0]] = 1;
+    for (uint32_t i = 0; i < g->n_operands; i++)
+        if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
+    eider_row_plan_need(g, &b->plan, need);
+    return eider_row_inputs(b, need);
+}
+
 void eider_row_stage_open(struct eider_row_build *b, uint32_t stage, struct eider_row_stage *out)
 {
     const struct eider_graph *g = eider_row_graph(b);
-    out->n = out->is_last = 0;
+    out->n = 0;
+    out->later = read_after(b, stage);
     out->need = eider_row_alloc(b, g->n_cells, 1);
     for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
         if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
@@ -483,7 +500,7 @@ void eider_row_stage_pass(struct eider_row_build *b, struct eider_row_stage *sta
                         .totals = stage->totals,
                         .n_totals = stage->n,
                         .next = next,
-                        .is_last = stage->is_last};
+                        .later = stage->later};
     if (b->e->status == EIDER_OK) do_pass(b, &pass, kept, rest);
 }
 
@@ -493,17 +510,29 @@ static void do_stage(struct eider_row_build *b, uint32_t number, struct eider_ro
     struct eider_row_stage stage;
     int is_last_pass = number + 1 == b->plan.n_stages && !has_full_outputs(b);
     eider_row_stage_open(b, number, &stage);
-    stage.is_last = is_last_pass;
     eider_row_stage_pass(b, &stage, kept, rest, is_last_pass ? next : NULL);
     if (b->e->status == EIDER_OK) eider_row_total_end(b, stage.totals, stage.n);
     b->e->width = b->width;
 }
 
+/* Whether all threads of a row read an input that has one value for it. */
+static int reads_row(const struct eider_row_build *b)
+{
+    int any = 0;
+    for (uint32_t i = 0; i < b->layout->n_operands; i++) {
+        eider_node leaf = eider_row_graph(b)->operands[i].node;
+        int is_input = b->layout->operands[i].kind == EIDER_INPUT;
+        any |= is_input && b->plan.live[leaf] && !b->plan.varies[leaf];
+    }
+    return any;
+}
+
 /* Where threads read what others may write from now on, which is in an output, all of them have to
- * be here. */
+ * be here.  After a stage they are, but for what is picked behind it; an mbarrier, though, orders
+ * nothing but what it counts. */
 static void wait_for_readers(struct eider_row_build *b)
 {
-    int may_read = b->plan.picks || b->plan.n_stages == 0;
+    int may_read = b->plan.picks || b->plan.n_stages == 0 || (b->c.mbarrier && reads_row(b));
     if (!may_read || !(b->rank || b->c.row > 1)) return;
     LLVMValueRef apart = eider_row_flags_have(b, EIDER_ROW_APART);
     LLVMBasicBlockRef after = eider_row_where(b, LLVMBuildNot(b->e->builder, apart, ""));
@@ -515,7 +544,7 @@ void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
                        struct eider_row_vector *rest, struct eider_row_position *next)
 {
     const struct eider_graph *g = eider_row_graph(b);
-    struct pass pass = {.next = next, .is_last = 1};
+    struct pass pass = {.next = next};
     uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
     if (b->e->status != EIDER_OK) return;
     for (uint32_t i = 0; i < g->n_operands; i++)
@@ -544,9 +573,8 @@ void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
     eider_row_forget(b, kept, b->c.keep);
     if (b->c.keep) {
         eider_row_place(b, kept, b->c.keep, eider_row_number(b->i32, 0), 0);
-        b->reads_once = 1;
+        b->later = 0;
         eider_row_load(b, kept, b->c.keep, b->loaded);
-        b->reads_once = 0;
     }
     if (b->rows_memory) {
         fill_edges(b, rest, shared_segment(b), b->loaded);

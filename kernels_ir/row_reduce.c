@@ -276,8 +276,8 @@ static LLVMValueRef bits_of(struct eider_row_build *b, LLVMValueRef v, int mask)
     return LLVMBuildAnd(b->e->builder, v, eider_row_number(b->i32, mask), "");
 }
 
-/* Some threads leave their values in slots with numbers; then every thread takes one, and those
- * of `n` neighbours are combined. */
+/* Some threads leave their values in slots with numbers; then every thread takes `each` of them,
+ * and what `n` neighbours have taken is combined. */
 struct exchange {
     LLVMValueRef leaves;   /* i1, this thread does, ... */
     LLVMValueRef number;   /* i32, ... in the slot of this number ... */
@@ -357,9 +357,8 @@ static void expect_values(struct eider_row_build *b, const struct eider_row_tota
 {
     uint32_t bytes = 0;
     for (int i = 0; i < n; i++) {
-        LLVMTypeRef type = LLVMTypeOf(totals[i].value);
-        int is_wide = type == b->i64 || type == LLVMDoubleTypeInContext(b->e->context);
-        bytes += (is_wide ? 8u : 4u) + (totals[i].place ? 4u : 0u);
+        bytes += eider_emit_sent_bytes(b->e, stored(b, totals[i].value));
+        if (totals[i].place) bytes += eider_emit_sent_bytes(b->e, totals[i].place);
     }
     LLVMBasicBlockRef after = eider_row_where(b, below(b, b->machine->thread_index(b->e), 1));
     b->machine->mbarrier_expect(b->e, x->mbarrier, bytes * (uint32_t)x->slots);
@@ -438,11 +437,24 @@ static void do_exchange(struct eider_row_build *b, struct eider_row_total *total
     take_values(b, totals, n, x);
 }
 
-/* The warps of a cluster have one exchange as long as each thread of a warp takes but a few. */
+/* Values of all totals of the program. */
+static int n_values(const struct eider_row_build *b)
+{
+    const struct eider_graph *g = b->program->graph;
+    int n = 0;
+    for (eider_node id = 1; id < g->n_cells; id++)
+        if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op))
+            n += eider_row_total_members(b, id);
+    return n;
+}
+
+/* The warps of a cluster have one exchange as long as each thread of a warp takes but a few, and
+ * the slots take no more memory than rows leave to them. */
 static int is_direct(const struct eider_row_build *b)
 {
     int warps = b->c.block / EIDER_ROW_WARP * b->c.cluster;
-    return warps <= EIDER_ROW_TAKEN_MAX * EIDER_ROW_WARP;
+    return warps <= EIDER_ROW_TAKEN_MAX * EIDER_ROW_WARP &&
+           n_values(b) * warps * EIDER_ROW_SLOT_BYTES <= EIDER_ROW_SHARED_FOR_REDUCTIONS;
 }
 
 static int slots_of(const struct eider_row_build *b)
@@ -454,20 +466,14 @@ static int slots_of(const struct eider_row_build *b)
 
 static uint32_t slot_bytes(const struct eider_row_build *b)
 {
-    const struct eider_graph *g = b->program->graph;
-    uint32_t bytes = 0, each = (uint32_t)slots_of(b) * EIDER_ROW_SLOT_BYTES;
     if (b->c.row * b->c.cluster <= EIDER_ROW_WARP) return 0;
-    for (eider_node id = 1; id < g->n_cells; id++) {
-        enum eider_op op = (enum eider_op)g->cells[id].op;
-        if (b->plan.live[id] && eider_ops_reduces(op)) bytes += finds_place(op) ? 2 * each : each;
-    }
-    return bytes;
+    return (uint32_t)(n_values(b) * slots_of(b) * EIDER_ROW_SLOT_BYTES);
 }
 
 /* Whether the blocks of a cluster meet at mbarriers, each of which serves once. */
 static int meets(const struct eider_row_build *b)
 {
-    return b->c.mbarrier && b->machine->mbarrier_open;
+    return b->c.mbarrier && b->c.cluster > 1 && b->machine->mbarrier_open;
 }
 
 uint32_t eider_row_shared_bytes(const struct eider_row_build *b)

@@ -100,13 +100,14 @@ void eider_row_number_threads(struct eider_row_build *b)
     LLVMBuilderRef ir = b->e->builder;
     LLVMValueRef thread = b->machine->thread_index(b->e);
     b->thread = LLVMBuildAnd(ir, thread, eider_row_number(b->i32, b->c.row - 1), "");
+    b->own = b->machine->block_index(b->e);
     if (b->c.split > 1) {
-        LLVMValueRef row;
-        b->part = eider_row_part(b, b->machine->block_index(b->e), &row);
+        eider_row_number_parts(b);
         LLVMValueRef before = LLVMBuildMul(ir, b->part, eider_row_number(b->i32, b->c.row), "");
         b->thread = LLVMBuildAdd(ir, b->thread, before, "");
     }
     if (b->c.cluster == 1) return;
+    b->own = LLVMBuildUDiv(ir, b->own, eider_row_number(b->i64, b->c.cluster), "");
     b->rank = eider_emit_cluster_rank(b->e);
     LLVMValueRef before = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, b->c.row), "");
     b->thread = LLVMBuildAdd(ir, b->thread, before, "");
@@ -153,8 +154,8 @@ static void wait_for_slots(struct eider_row_build *b)
 }
 
 /* Every so many parts of the rows one, from the block's own on. */
-static void go_through_parts(struct eider_row_build *b, LLVMValueRef own,
-                             struct eider_row_vector *kept, struct eider_row_vector *rest)
+static void go_through_parts(struct eider_row_build *b, struct eider_row_vector *kept,
+                             struct eider_row_vector *rest)
 {
     LLVMBuilderRef ir = b->e->builder;
     int64_t per_block = b->c.block / b->c.row;
@@ -165,7 +166,7 @@ static void go_through_parts(struct eider_row_build *b, LLVMValueRef own,
     struct eider_row_loop l;
     if (b->rank && b->plan.n_stages) eider_emit_cluster_wait(b->e);
     b->peers_begun = 1;
-    eider_row_loop_begin(b, &l, NULL, 0, own, NULL);
+    eider_row_loop_begin(b, &l, NULL, 0, b->own, NULL);
     LLVMValueRef next = LLVMBuildAdd(ir, l.at, each, "");
     b->more = LLVMBuildICmp(ir, LLVMIntULT, next, all, "");
     go_to(b, LLVMBuildSelect(ir, b->more, next, l.at, ""));
@@ -182,19 +183,15 @@ void eider_row_do_all(struct eider_row_build *b)
 {
     struct eider_row_vector *kept = eider_row_vectors(b, b->c.keep);
     struct eider_row_vector *rest = eider_row_vectors(b, b->c.unroll);
-    LLVMValueRef own = b->machine->block_index(b->e);
     if (b->e->status != EIDER_OK) return;
-    if (b->c.cluster > 1)
-        own = LLVMBuildUDiv(b->e->builder, own, eider_row_number(b->i64, b->c.cluster), "");
-    if (b->part) eider_row_part(b, own, &own);
     b->loaded = eider_row_inputs(b, b->plan.live) & ~eider_row_shared_inputs(b);
     b->columns = b->rows_memory && b->leader < 0 ? columns_of(b) : 0;
-    go_to(b, own);
+    go_to(b, b->own);
     eider_row_fill(b, rest);
     if (b->part)
         eider_row_do_split(b, rest);
     else if (b->c.resident)
-        go_through_parts(b, own, kept, rest);
+        go_through_parts(b, kept, rest);
     else
         eider_row_do(b, kept, rest, NULL);
 }

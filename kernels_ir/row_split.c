@@ -95,19 +95,20 @@ eider_status eider_row_rounds(const struct eider_lowered *program,
 
 /* ---- Parts ------------------------------------------------------------------------- */
 
-LLVMValueRef eider_row_part(struct eider_row_build *b, LLVMValueRef block, LLVMValueRef *row)
+void eider_row_number_parts(struct eider_row_build *b)
 {
     LLVMBuilderRef ir = b->e->builder;
+    LLVMValueRef block = b->machine->block_index(b->e);
     uint32_t n_rounds = count_rounds(eider_row_graph(b), &b->plan, b->layout);
     int bits = __builtin_ctz((unsigned)b->c.split);
     LLVMValueRef number = LLVMBuildTrunc(ir, block, b->i32, "");
-    LLVMValueRef part = LLVMBuildAnd(ir, number, eider_row_number(b->i32, b->c.split - 1), "");
-    *row = LLVMBuildLShr(ir, block, eider_row_number(b->i64, bits), "");
-    if (has_outputs(b->layout, 1)) return part;
+    b->part = LLVMBuildAnd(ir, number, eider_row_number(b->i32, b->c.split - 1), "");
+    b->own = LLVMBuildLShr(ir, block, eider_row_number(b->i64, bits), "");
+    if (has_outputs(b->layout, 1)) return;
     LLVMValueRef last = eider_row_number(b->i32, n_rounds - 1);
     last = LLVMBuildICmp(ir, LLVMIntEQ, eider_row_param(b, b->slots.round), last, "");
-    *row = LLVMBuildSelect(ir, last, block, *row, "");
-    return LLVMBuildSelect(ir, last, eider_row_number(b->i32, 0), part, "");
+    b->own = LLVMBuildSelect(ir, last, block, b->own, "");
+    b->part = LLVMBuildSelect(ir, last, eider_row_number(b->i32, 0), b->part, "");
 }
 
 /* ---- Slots ------------------------------------------------------------------------- */

@@ -900,6 +900,24 @@ static double full_backward_value(size_t i, int64_t row, int64_t col)
     return log(sum);
 }
 
+/* The forms without class weights. */
+static double smooth_train_value(size_t i, int64_t row, int64_t col)
+{
+    return full_train_value(i + (i > 1), row, col);
+}
+
+static double smooth_backward_value(size_t i, int64_t row, int64_t col)
+{
+    return full_backward_value(i + (i > 1), row, col);
+}
+
+static double weight_of(const struct row_call *c, int64_t class)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (strcmp(c->info[i].name, "class_weight") == 0) return in(c, "class_weight", 0, class);
+    return 1;
+}
+
 /* Of logits in double, of which one is moved; -(1-a) w_t log p_t - a/K sum(w log p) + z lse^2. */
 static double full_loss_of(const struct row_call *c, int64_t row, int64_t moved, double step)
 {
@@ -910,10 +928,10 @@ static double full_loss_of(const struct row_call *c, int64_t row, int64_t moved,
         sum += exp(capped(in(c, "logits", row, k) + (k == moved ? step : 0)));
     for (int64_t k = 0; k < c->cols; k++) {
         double loss = log(sum) - capped(in(c, "logits", row, k) + (k == moved ? step : 0));
-        even += in(c, "class_weight", 0, k) * loss / (double)c->cols;
+        even += weight_of(c, k) * loss / (double)c->cols;
         if (k != target) continue;
         at = loss;
-        weight = in(c, "class_weight", 0, k);
+        weight = weight_of(c, k);
     }
     return (1 - a) * weight * at + a * even + loss_options.z_loss * log(sum) * log(sum);
 }
@@ -942,6 +960,12 @@ static void check_full_training(const struct row_call *c)
     check_full_gradient(c);
 }
 
+static void check_smooth_training(const struct row_call *c)
+{
+    for (int64_t r = 0; r < c->rows; r++) near_output(c, "loss", r, 0, full_loss_of(c, r, -1, 0));
+    check_full_gradient(c);
+}
+
 static void smoothing_and_class_weights_join_as_in_pytorch(void **state)
 {
     (void)state;
@@ -952,6 +976,17 @@ static void smoothing_and_class_weights_join_as_in_pytorch(void **state)
     against("cross_entropy_full", 4, CLASSES, full_loss_value, check_full_loss);
     against("cross_entropy_full_train", 4, CLASSES, full_train_value, check_full_training);
     against("cross_entropy_full_backward", 4, CLASSES, full_backward_value, check_full_gradient);
+}
+
+static void smoothing_alone_has_shorter_forms(void **state)
+{
+    (void)state;
+    loss_options.smoothing = 0.2;
+    loss_options.z_loss = 0.03;
+    loss_options.cap = loss_options.weighs = 0;
+    against("cross_entropy_smooth_train", 4, CLASSES, smooth_train_value, check_smooth_training);
+    against("cross_entropy_smooth_backward", 4, CLASSES, smooth_backward_value,
+            check_full_gradient);
 }
 
 /* Every set of options is one of numbers, which no kernel depends on. */
@@ -971,8 +1006,8 @@ static void a_cap_joins_every_other_option(void **state)
     }
 }
 
-/* The plain form is the full one with nothing else on. */
-static double softcap_value(size_t i, int64_t row, int64_t col)
+/* The plain forms, with a cap and without. */
+static double plain_value(size_t i, int64_t row, int64_t col)
 {
     return i < 2    ? loss_value(i, row, col)
            : i == 2 ? loss_value(3, row, col)
@@ -980,26 +1015,29 @@ static double softcap_value(size_t i, int64_t row, int64_t col)
                     : loss_options.cap;
 }
 
-static void check_softcap(const struct row_call *c)
+static void check_plain(const struct row_call *c)
 {
+    double cap = loss_options.cap;
     for (int64_t r = 0; r < c->rows; r++) {
         double sum = 0, target = in(c, "target", r, 0), dloss = in(c, "dloss", r, 0);
         for (int64_t k = 0; k < c->cols; k++) sum += exp(capped(in(c, "logits", r, k)));
         near_output(c, "lse", r, 0, log(sum));
         for (int64_t k = 0; k < c->cols; k++) {
-            double z = capped(in(c, "logits", r, k)), t = z / loss_options.cap;
-            double want = dloss * (exp(z) / sum - (k == (int64_t)target)) * (1 - t * t);
+            double z = capped(in(c, "logits", r, k)), slope = cap > 0 ? 1 - z * z / (cap * cap) : 1;
+            double want = dloss * (exp(z) / sum - (k == (int64_t)target)) * slope;
             near_output(c, "dlogits", r, k, target == -100 ? 0 : want);
             if (k == (int64_t)target) near_output(c, "loss", r, 0, log(sum) - z);
         }
     }
 }
 
-static void a_cap_alone_has_a_short_form(void **state)
+static void ignore_index_and_a_cap_alone_have_short_forms(void **state)
 {
     (void)state;
     loss_options.cap = 1.5;
-    against("cross_entropy_softcap", 4, CLASSES, softcap_value, check_softcap);
+    against("cross_entropy_softcap_train", 4, CLASSES, plain_value, check_plain);
+    loss_options.cap = 0;
+    against("cross_entropy_train", 4, CLASSES, plain_value, check_plain);
 }
 
 /* A tensor of one weight stands for all of them, as it broadcasts. */
@@ -1122,8 +1160,9 @@ int main(void)
         cmocka_unit_test(gradients_of_softmax_follow_the_name),
         cmocka_unit_test(a_derived_gradient_of_weight_keeps_the_digits),
         cmocka_unit_test(smoothing_and_class_weights_join_as_in_pytorch),
+        cmocka_unit_test(smoothing_alone_has_shorter_forms),
         cmocka_unit_test(a_cap_joins_every_other_option),
-        cmocka_unit_test(a_cap_alone_has_a_short_form),
+        cmocka_unit_test(ignore_index_and_a_cap_alone_have_short_forms),
         cmocka_unit_test(one_weight_is_enough_for_all_classes),
         cmocka_unit_test(losses_are_reduced_as_in_pytorch),
         cmocka_unit_test(a_row_has_its_scale),

@@ -54,7 +54,7 @@ static const char *const clusters[] = {
 /* As many warps as a warp has threads, twice and four times as many. */
 static const char *const large_clusters[] = {
     "cluster=16,block=64,row=64,vec=1,keep=1,unroll=1",
-    "cluster=8,block=256,row=256,vec=1,keep=0,unroll=1",
+    "cluster=8,block=256,row=256,vec=1,keep=0,unroll=1,online=1",
     "cluster=4,block=1024,row=1024,vec=1,keep=1,unroll=1",
 };
 
@@ -82,7 +82,7 @@ static void lengths_in_every_schedule(void **state)
 static const char short_program[] =
     "in x, w: column, s: row\n"
     "y = exp(x - max(x)) * w + pick(x, argmin(x)); t = sum(x) * s; a = argmax(x)\n"
-    "b = select(any(x > 1.9), 1, 0)";
+    "b = select(any(x > 1.9), 1, 0); u = sum(exp(x - max(x)))";
 
 /* One kernel for all of them, and one for the length where that differs. */
 static void lengths_in_clusters(void **state)
@@ -613,26 +613,35 @@ static void a_row_does_not_depend_on_others(void **state)
     }
 }
 
-/* What is picked is read by all threads of the row, which one of them then overwrites. */
+/* What is picked, and what a row has one of, is read by all threads of the row, which one of them
+ * then overwrites. */
 static void an_output_may_be_an_input(void **state)
 {
-    static const char *const texts[] = {
-        "in x, t: i32 row; y = exp(x - logsumexp(x)) - pick(x, t)",
-        "in x, t: i32 row; y = x - 2 * pick(x, 3)",
+    static const struct {
+        const char *text;
+        size_t input, output;
+    } cases[] = {
+        {"in x, t: i32 row; y = exp(x - logsumexp(x)) - pick(x, t)", 0, 2},
+        {"in x, t: i32 row; y = x - 2 * pick(x, 3)", 0, 2},
+        {"in x, t: i32 row; y = x - 2 * pick(x, argmin(x))", 0, 2},
+        {"in x, s: row; y = x * s; t = s * 2 + 1", 1, 3},
+        {"in x, s: row; y = x * s - max(x); t = sum(x) - s", 1, 3},
     };
+    size_t n = COUNT(schedules) + COUNT(clusters);
     (void)state;
-    for (size_t s = 0; s < 2 * (COUNT(schedules) + COUNT(clusters)); s++) {
-        struct row_call c = {.text = texts[s % 2],
-                             .config = schedule(s / 2),
+    for (size_t k = 0; k < n * COUNT(cases); k++) {
+        size_t i = k % COUNT(cases), input = cases[i].input, output = cases[i].output;
+        struct row_call c = {.text = cases[i].text,
+                             .config = schedule(k / COUNT(cases)),
                              .rows = 3,
                              .cols = 150,
                              .fill = row_wave};
         row_make(&c);
-        void *own = c.args[2].data;
-        c.args[2].data = c.args[0].data;
+        void *own = c.args[output].data;
+        c.args[output].data = c.args[input].data;
         row_run(&c);
         row_compare(&c, 1e-6, 1);
-        c.args[2].data = own;
+        c.args[output].data = own;
         row_release(&c);
     }
 }

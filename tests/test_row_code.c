@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernel.h"
@@ -226,16 +227,53 @@ static void clusters_meet_at_mbarriers(void **state)
     }
 }
 
-static void mbarriers_need_a_cluster_and_one_row(void **state)
+/* Where the calls of `what`, in IR, have their mbarriers in shared memory, in bytes: as many as
+ * there are, at most 8. */
+static int places_of(const char *ir, const char *what, long *at)
 {
-    static const char *const configs[] = {"cluster=1,mbarrier=1",
-                                          "cluster=2,resident=1,mbarrier=1"};
+    int n = 0;
+    for (const char *call = ir; n < 8 && (call = strstr(call, what)); call++) {
+        const char *end = strchr(call, '\n'), *place = strstr(call, "@eider_shared, i32 ");
+        assert_true(place && place < end);
+        at[n++] = strtol(place + strlen("@eider_shared, i32 "), NULL, 10);
+    }
+    return n;
+}
+
+/* Behind the slots, one for each stage, which every way through the kernel uses once. */
+static void each_stage_has_an_mbarrier_of_its_own(void **state)
+{
+    static const char *const calls[] = {"\"mbarrier.init.", "\"mbarrier.arrive.",
+                                        "mbarrier.try_wait."};
+    const long slots = 2 * 8 * 8; /* two values of 8 warps */
+    eider_kernel *kernel;
+    const void *ir;
+    size_t size;
+    (void)state;
+    ptx_of("y = exp(x - max(x)) / sum(exp(x - max(x)))",
+           "cluster=4,block=64,row=64,online=0,mbarrier=1", 65536, &kernel);
+    must(eider_kernel_stage(kernel, EIDER_STAGE_OPT, &ir, &size));
+    assert_non_null(strstr(ir, "@eider_shared = internal addrspace(3) global [144 x i8]"));
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        long at[8];
+        int n = places_of(ir, calls[i], at);
+        assert_int_equal(n, i ? 4 : 2);
+        for (int k = 0; k < n; k++) assert_int_equal(at[k], slots + k % 2 * 8);
+    }
+    eider_kernel_release(kernel);
+}
+
+static void mbarriers_serve_for_one_row_of_a_cluster(void **state)
+{
     eider_kernel *kernel;
     (void)state;
-    for (size_t i = 0; i < COUNT(configs); i++) {
-        assert_int_equal(compile_clusters("sm_90", configs[i], &kernel), EIDER_CONFIG);
-        assert_non_null(strstr(eider_error(), "cluster is at least 2 and resident 0"));
-    }
+    assert_int_equal(compile_clusters("sm_90", "cluster=2,resident=1,mbarrier=1", &kernel),
+                     EIDER_CONFIG);
+    assert_non_null(
+        strstr(eider_error(), "mbarrier=1, resident=1: an mbarrier serves for one row"));
+    const char *ptx = ptx_of("y = x * sum(x)", "cluster=1,mbarrier=1", 4096, &kernel);
+    assert_int_equal(count(ptx, "mbarrier."), 0);
+    eider_kernel_release(kernel);
 }
 
 /* What is read again is held until the last pass; what all rows share, always. */
@@ -247,20 +285,21 @@ static void rows_that_are_read_again_stay_in_the_caches_until_then(void **state)
         const char *text, *config;
         int n_last, n_first;
     } cases[] = {
-        {"y = x * sum(x)", "keep=0,unroll=2,load=last", 2, 2},
-        {"in x, w: column; y = x * sum(x) * w", "keep=0,unroll=2,load=last", 4, 2},
-        {"in x, w: column; y = x * sum(x) * w", "keep=0,unroll=2,load=first", 0, 4},
-        {"y = x * sum(x)", "keep=8,unroll=1,load=last", 0, 8},
-        {"s = sum(x)", "keep=0,unroll=4,load=last", 0, 4},
-        {"s = sum(exp(x - max(x)))", "keep=0,unroll=4,load=last,online=0", 4, 4},
-        {"y = x * 2 + col()", "keep=0,unroll=4,load=last", 0, 4},
+        {"y = x * sum(x)", "keep=0,unroll=2,load=last,split=1", 2, 2},
+        {"in x, w: column; y = x * sum(x) * w", "keep=0,unroll=2,load=last,split=1", 4, 2},
+        {"in x, w: column; y = x * sum(x) * w", "keep=0,unroll=2,load=first,split=1", 0, 4},
+        {"y = x * sum(x)", "keep=8,unroll=1,load=last,split=1", 0, 8},
+        {"s = sum(x)", "keep=0,unroll=4,load=last,split=1", 0, 4},
+        {"s = sum(exp(x - max(x)))", "keep=0,unroll=4,load=last,online=0,split=1", 4, 4},
+        {"y = x * 2 + col()", "keep=0,unroll=4,load=last,split=1", 0, 4},
+        {"in x, z; y = z * sum(x)", "keep=0,unroll=2,load=last,split=1", 0, 4},
+        {"in x; s = max(x - sum(x))", "keep=0,unroll=2,load=last,split=2", 2, 2},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         eider_kernel *kernel;
         char config[128];
-        snprintf(config, sizeof config, "vec=4,row=128,block=128,cluster=1,split=1,%s",
-                 cases[i].config);
+        snprintf(config, sizeof config, "vec=4,row=128,block=128,cluster=1,%s", cases[i].config);
         const char *ptx = ptx_of(cases[i].text, config, 4096, &kernel);
         int n_last = count(ptx, last), n_first = count(ptx, first);
         if (n_last != cases[i].n_last || n_first != cases[i].n_first)
@@ -283,6 +322,31 @@ static struct eider_row_config config_of(const char *target, const char *config,
     must(eider_prepare_plan(row_context, NULL, &request, &plan));
     eider_program_release(program);
     return eider_row_config_of(&plan.config);
+}
+
+/* Threads of a block that is no power of two are a whole number of times those of a row. */
+static void sums_down_the_rows_take_any_block(void **state)
+{
+    static const char *const vecs[] = {"vec=1", "vec=2", "vec=4"}, *const blocks[] = {"32",  "96",
+                                                                                      "192", "256",
+                                                                                      "384", "768"};
+    int64_t shape[2] = {4096, 4096}, column[1] = {4096};
+    eider_program *program;
+    (void)state;
+    must(eider_program_parse(row_context, "y = colsum(x)", &program));
+    for (size_t k = 0; k < COUNT(vecs) * COUNT(blocks); k++) {
+        char config[64];
+        struct eider_plan plan;
+        eider_tensor args[2] = {tensor_of(NULL, k % 2 ? EIDER_BF16 : EIDER_E4M3, 2, shape),
+                                tensor_of(NULL, EIDER_F32, 1, column)};
+        snprintf(config, sizeof config, "%s,block=%s", vecs[k % COUNT(vecs)],
+                 blocks[k / COUNT(vecs)]);
+        eider_request request = {
+            .program = program, .args = args, .n_args = 2, .config = config, .target = "sm_90"};
+        if (eider_prepare_plan(row_context, NULL, &request, &plan) != EIDER_OK)
+            fail_msg("%s: %s", config, eider_error());
+    }
+    eider_program_release(program);
 }
 
 static void elements_in_flight_are_limited(void **state)
@@ -395,8 +459,10 @@ int main(void)
         cmocka_unit_test(registers_are_limited_for_the_assembler),
         cmocka_unit_test(clusters_are_in_the_code_from_sm_90_on),
         cmocka_unit_test(clusters_meet_at_mbarriers),
-        cmocka_unit_test(mbarriers_need_a_cluster_and_one_row),
+        cmocka_unit_test(each_stage_has_an_mbarrier_of_its_own),
+        cmocka_unit_test(mbarriers_serve_for_one_row_of_a_cluster),
         cmocka_unit_test(rows_that_are_read_again_stay_in_the_caches_until_then),
+        cmocka_unit_test(sums_down_the_rows_take_any_block),
         cmocka_unit_test(elements_in_flight_are_limited),
         cmocka_unit_test(defaults_are_those_that_were_measured),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),

@@ -73,9 +73,11 @@ static const char *const schedules[] = {
     "cluster=8,block=512,row=512,keep=0,unroll=2,load=last,mbarrier=1",
     "cluster=8,block=256,row=256,keep=1,shared=1,unroll=1,async=1,mbarrier=1",
     "cluster=16,block=64,row=64,keep=0,unroll=1,online=1,mbarrier=1",
+    "cluster=8,block=1024,row=1024,keep=1,unroll=1",
+    "cluster=8,block=1024,row=1024,keep=1,unroll=1,mbarrier=1",
 };
 
-#define N_CLUSTERS 10
+#define N_CLUSTERS 12
 
 static size_t n_schedules(void)
 {

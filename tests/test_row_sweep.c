@@ -1,6 +1,7 @@
 /* test_row_sweep.c -- rows of every length from 1 to 4097, on the CPU, between guard bands and
  * against the reference evaluation: a thread, a part of a warp, a warp, a block, a cluster of
- * blocks and shared memory per row at each; elements of all sizes, and masked, infinite and NaN.
+ * blocks, shared memory and parts per row at each; elements of all sizes, and masked, infinite and
+ * NaN.
  *
  * EIDER_TEST_LENGTHS=FIRST-LAST tests these only.
  *
@@ -50,6 +51,8 @@ static const char *const kinds[][4] = {
      "block=32,row=16,keep=1,shared=1,unroll=2,resident=1",
      "cluster=2,block=32,row=32,keep=0,shared=2,unroll=1,async=1,online=1",
      "block=128,row=128,keep=1,shared=3,unroll=1,async=1,resident=1"},
+    {"split=2,block=32,row=32,unroll=1", "split=16,block=1,row=1,unroll=2,online=1",
+     "split=4,block=64,row=64,unroll=1,online=1", "split=64,block=32,row=32,unroll=1"},
 };
 
 /* Reductions of all kinds in several stages, outputs of a row and of its elements; one program has

@@ -155,6 +155,14 @@ LLVMValueRef eider_emit_peer(struct eider_emit *e, LLVMValueRef address, LLVMVal
     return eider_emit_intrinsic(e, "llvm.nvvm.mapa", NULL, 0, args, 2);
 }
 
+uint32_t eider_emit_sent_bytes(const struct eider_emit *e, LLVMValueRef value)
+{
+    LLVMTypeRef type = LLVMTypeOf(value);
+    int is_wide =
+        type == LLVMInt64TypeInContext(e->context) || type == LLVMDoubleTypeInContext(e->context);
+    return is_wide ? 8 : 4;
+}
+
 LLVMValueRef eider_emit_shared_at_launch(struct eider_emit *e)
 {
     LLVMTypeRef type = LLVMArrayType2(LLVMInt8TypeInContext(e->context), 0);

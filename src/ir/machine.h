@@ -160,6 +160,9 @@ struct eider_machine {
 
 #define EIDER_MBARRIER_BYTES 8
 
+/* 4 or 8, of a value that an mbarrier counts. */
+uint32_t eider_emit_sent_bytes(const struct eider_emit *e, LLVMValueRef value);
+
 extern const struct eider_machine eider_machine_nvptx;
 extern const struct eider_machine eider_machine_cpu;
 

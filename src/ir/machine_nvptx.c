@@ -688,8 +688,10 @@ static LLVMValueRef nvptx_pair(struct eider_emit *e, enum eider_op op, eider_dty
 }
 
 /* ---- Mbarriers: their transactions are the bytes that st.async stores (PTX ISA, parallel
- * synchronization and communication instructions).  As everywhere, the first barrier of the cluster
- * may be relaxed after the fence of an mbarrier's initialisation. */
+ * synchronization and communication instructions).  As in CUTLASS, the first barrier of the cluster
+ * may be relaxed after the fence of an mbarrier's initialisation, and the wait has the default
+ * scope, the block's: what has come is in shared memory.  At the cluster's scope, which the memory
+ * model asks for, ptxas adds nothing but CCTL.IVALL, which empties L1 of the row. */
 
 static void nvptx_mbarrier_open(struct eider_emit *e, LLVMValueRef mbarrier)
 {
@@ -707,10 +709,7 @@ static void nvptx_mbarrier_expect(struct eider_emit *e, LLVMValueRef mbarrier, u
 static void nvptx_mbarrier_send(struct eider_emit *e, LLVMValueRef to, LLVMValueRef value,
                                 LLVMValueRef mbarrier, LLVMValueRef rank)
 {
-    int bits = LLVMTypeOf(value) == LLVMDoubleTypeInContext(e->context) ||
-                       LLVMTypeOf(value) == int_type(e, 64)
-                   ? 64
-                   : 32;
+    int bits = 8 * (int)eider_emit_sent_bytes(e, value);
     char text[256], constraints[16];
     LLVMValueRef word = cast_to(e, value, int_type(e, bits));
     LLVMValueRef args[4] = {shared_address(e, to), shared_address(e, mbarrier), rank, word};
