@@ -515,16 +515,19 @@ static void do_stage(struct eider_row_build *b, uint32_t number, struct eider_ro
     b->e->width = b->width;
 }
 
-/* Whether all threads of a row read an input that has one value for it. */
-static int reads_row(const struct eider_row_build *b)
+/* Whether all threads of a row read an input that has one value for it, and some output may be the
+ * same memory: one that has as many elements. */
+static int may_lose_row(const struct eider_row_build *b)
 {
-    int any = 0;
+    int reads = 0, writes = 0;
     for (uint32_t i = 0; i < b->layout->n_operands; i++) {
         eider_node leaf = eider_row_graph(b)->operands[i].node;
-        int is_input = b->layout->operands[i].kind == EIDER_INPUT;
-        any |= is_input && b->plan.live[leaf] && !b->plan.varies[leaf];
+        eider_operand_kind kind = b->layout->operands[i].kind;
+        reads |= kind == EIDER_INPUT && b->plan.live[leaf] && !b->plan.varies[leaf];
+        writes |= kind == EIDER_OUTPUT &&
+                  (!eider_row_is_full_output(b->layout, i) || b->layout->length <= 1);
     }
-    return any;
+    return reads && writes;
 }
 
 /* Where threads read what others may write from now on, which is in an output, all of them have to
@@ -532,7 +535,7 @@ static int reads_row(const struct eider_row_build *b)
  * nothing but what it counts. */
 static void wait_for_readers(struct eider_row_build *b)
 {
-    int may_read = b->plan.picks || b->plan.n_stages == 0 || (b->c.mbarrier && reads_row(b));
+    int may_read = b->plan.picks || b->plan.n_stages == 0 || (b->c.mbarrier && may_lose_row(b));
     if (!may_read || !(b->rank || b->c.row > 1)) return;
     LLVMValueRef apart = eider_row_flags_have(b, EIDER_ROW_APART);
     LLVMBasicBlockRef after = eider_row_where(b, LLVMBuildNot(b->e->builder, apart, ""));
