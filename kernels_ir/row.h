@@ -6,7 +6,7 @@
  *   row_shift.c     where the vectors of a row begin
  *   row_defaults.c  the config that nobody tuned
  *   row_long.c      the same, of long rows
- *   row_candidates.c   the configs worth timing
+ *   row_candidates.c  the configs worth timing
  *   row_traits.c    what these three go by
  *   row_plan.c      the stages of a program
  *   row_build.c     the IR: the kernel
@@ -28,8 +28,8 @@
  * first `keep` vectors of each thread are loaded once and stay in registers as memory has them,
  * with what is costly to compute from them; the rest is computed anew in each stage, and of a
  * longer row the next `shared` vectors stay in shared memory and the rest is read again, `unroll`
- * vectors at a time.  What all rows share, such as weights, is loaded for every use: it is in a
- * cache.
+ * vectors at a time; with `load=last` from caches that are told to hold it until then.  What all
+ * rows share, such as weights, is loaded for every use: it is in a cache.
  *
  * With `resident` blocks for each multiprocessor, blocks go through all rows, every so many rows
  * one.  What all rows share then stays in shared memory, too, and while a thread stores the last
@@ -55,8 +55,9 @@
  *
  * A *stage* is one pass over the row that ends in reductions.  A reduction combines what each
  * thread has, then the threads of a warp by exchanges, then the warps of a row through shared
- * memory, of all blocks of a cluster, always in the same order, so that a row's result does not
- * depend on other rows.  The last pass stores the outputs.
+ * memory, of all blocks of a cluster (which meet at a barrier or, with `mbarrier`, where what they
+ * send is counted), always in the same order, so that a row's result does not depend on other rows.
+ * The last pass stores the outputs.
  */
 #ifndef EIDER_KERNELS_ROW_H
 #define EIDER_KERNELS_ROW_H

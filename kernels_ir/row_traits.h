@@ -7,10 +7,9 @@
 
 #include "row.h"
 
-#define EIDER_ROW_ELEMENTS_KEPT \
-    64                           /* of all inputs together, per thread: so many registers or half */
-#define EIDER_ROW_VECTORS_KEPT 4 /* in flight per thread, where the row has as many */
-#define EIDER_ROW_GPU_BLOCK 128  /* threads at least; rows that are shorter share a block */
+#define EIDER_ROW_ELEMENTS_KEPT 64 /* of all inputs, per thread: so many registers or half */
+#define EIDER_ROW_VECTORS_KEPT 4   /* in flight per thread, where the row has as many */
+#define EIDER_ROW_GPU_BLOCK 128    /* threads at least; rows that are shorter share a block */
 #define EIDER_ROW_GPU_BLOCK_MAX 1024
 #define EIDER_ROW_CLUSTER_PORTABLE 8 /* blocks, that every GPU with clusters takes */
 #define EIDER_ROW_SPLIT_LENGTH 32768 /* elements of a part of a row at least */
