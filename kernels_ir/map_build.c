@@ -198,6 +198,14 @@ static int n_moved(struct build *b)
     return b->states ? b->c.vec / 2 : b->c.vec;
 }
 
+/* `last` holds what is read more than once. */
+static enum eider_load_policy load_policy(struct build *b, uint32_t i)
+{
+    int repeats = 0;
+    for (int d = 0; d < b->layout->rank; d++) repeats |= operand_at(b, i)->stride_class[d] == 0;
+    return b->c.load == EIDER_LOAD_LAST && !repeats ? EIDER_LOAD_FIRST : b->c.load;
+}
+
 /* Loads operand `i`'s elements of the vector at `ptr` into evaluations `first` and on. */
 static void load_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first)
 {
@@ -206,7 +214,7 @@ static void load_vector(struct build *b, uint32_t i, LLVMValueRef ptr, int first
     int n = packs_per_vector(b), inner = inner_class(b, i);
     eider_lines_set(b->e, EIDER_LINE_LOAD, i);
     if (inner == 1) {
-        b->machine->load(b->e, moved_type(b, i), ptr, n_moved(b), b->c.load, 1, out);
+        b->machine->load(b->e, moved_type(b, i), ptr, n_moved(b), load_policy(b, i), 1, out);
     } else if (inner == 0) {
         LLVMValueRef one = LLVMBuildLoad2(b->e->builder, eider_emit_storage(b->e, type), ptr, "");
         LLVMSetAlignment(one, (unsigned)size_at(b, i));

@@ -88,7 +88,7 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     int fixed = config->choice[EIDER_PARAM_block] < 0
                     ? EIDER_ROW_GPU_BLOCK_MAX
                     : eider_config_number(config, EIDER_PARAM_block);
-    while (row > fixed) row /= 2;
+    while (row > fixed || fixed % row) row /= 2;
     row = eider_config_choose(config, EIDER_PARAM_row, row);
     int shares = row < EIDER_ROW_GPU_BLOCK && cluster == 1; /* its block with other rows */
     eider_config_choose(config, EIDER_PARAM_block, shares ? EIDER_ROW_GPU_BLOCK : whole_warps(row));

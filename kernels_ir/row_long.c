@@ -112,12 +112,12 @@ static const struct long_rule *long_rule_for(const struct eider_row_traits *t, i
 }
 
 /* What all rows share, which stays with `resident`, may leave too little room, and so may inputs
- * wider than others. */
-static void fit_memory(const struct eider_layout *layout, struct eider_target target,
+ * wider than others.  `is_fixed`: the caller wants that many resident blocks. */
+static void fit_memory(const struct eider_layout *layout, struct eider_target target, int is_fixed,
                        struct eider_row_config *c)
 {
     int64_t most = eider_row_shared_limit(target) - EIDER_ROW_SHARED_FOR_REDUCTIONS;
-    if (eider_row_launch_bytes(layout, c) > most) c->resident = 0;
+    if (!is_fixed && eider_row_launch_bytes(layout, c) > most) c->resident = 0;
     while (c->shared && eider_row_launch_bytes(layout, c) > most)
         c->shared = eider_row_kept(c->shared / 2);
 }
@@ -136,27 +136,30 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     int64_t block_bytes = r->block ? (int64_t)r->block * KIB : bytes;
     if (!eider_row_vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
     if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
-    int stays = config->choice[EIDER_PARAM_resident] > 0; /* blocks go through all rows */
+    int is_fixed = config->choice[EIDER_PARAM_resident] >= 0;
+    int resident = is_fixed ? eider_config_number(config, EIDER_PARAM_resident) : r->resident;
+    if (!is_fixed && config->choice[EIDER_PARAM_mbarrier] > 0) resident = 0;
     int is_map = r->kind == MAP, split = 1;
     while (!is_map && cluster < most && block_bytes < bytes / cluster) cluster *= 2;
-    while (is_map && !stays && split < EIDER_ROW_SPLIT_MAX && block_bytes < bytes / split)
+    while (is_map && !resident && split < EIDER_ROW_SPLIT_MAX && block_bytes < bytes / split)
         split *= 2;
     int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;
-    int keep = r->keep < each ? r->keep : eider_row_kept(each);
+    int crowd = t.n_inputs > 2 ? t.n_inputs : 2; /* rules were made with two inputs at most */
+    int keep = r->keep * 2 / crowd < each ? r->keep * 2 / crowd : eider_row_kept(each);
     int shared = r->shares ? eider_row_fitting(&t, target, r->row, each - keep) : 0;
     struct eider_row_config c = {.vec = vec, .block = r->row, .row = r->row, .cluster = cluster};
-    c.keep = keep, c.shared = shared, c.resident = r->resident;
-    fit_memory(layout, target, &c);
+    c.keep = keep, c.shared = shared, c.resident = resident;
+    fit_memory(layout, target, is_fixed, &c);
     eider_config_choose(config, EIDER_PARAM_row, r->row);
     eider_config_choose(config, EIDER_PARAM_block, r->row);
     eider_config_choose(config, EIDER_PARAM_keep, keep);
     eider_config_choose(config, EIDER_PARAM_cluster, cluster);
     eider_config_choose(config, EIDER_PARAM_shared, c.shared);
     eider_config_choose(config, EIDER_PARAM_async, c.shared > 0);
-    eider_config_choose(config, EIDER_PARAM_unroll, r->unroll);
+    eider_config_choose(config, EIDER_PARAM_unroll, crowd > 2 ? (r->unroll + 1) / 2 : r->unroll);
     eider_config_choose(config, EIDER_PARAM_resident, c.resident);
     eider_config_choose(config, EIDER_PARAM_split, split);
-    eider_config_choose(config, EIDER_PARAM_mbarrier, r->mbarrier && cluster > 1 && !stays);
+    eider_config_choose(config, EIDER_PARAM_mbarrier, r->mbarrier && cluster > 1 && !resident);
     if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
     if (r->store) eider_config_choose_word(config, EIDER_PARAM_store, r->store);
     return 1;

@@ -70,6 +70,8 @@ static void accesses_are_as_wide_as_the_config_says(void **state)
          "st.global.v2.", EIDER_F64, 1},
         {"vec=8,unroll=1,load=first,store=first", "ld.global.L1::evict_first.L2::cache_hint.v4.b32",
          "st.global.L2::cache_hint.v4.b32", EIDER_F16, 1},
+        {"vec=8,unroll=1,load=last,store=wb", "ld.global.L1::evict_first.L2::cache_hint.v4.b32",
+         "st.global.v4.", EIDER_F16, 1}, /* it is read once */
         {"vec=16,unroll=1,load=noalloc,store=cs", "ld.global.L1::no_allocate.v4.b32",
          "st.global.cs.v4.b32", EIDER_E4M3, 1},
         {"vec=64,unroll=1,load=cs,store=cs", "ld.global.cs.v4.b32", "st.global.cs.v4.b32",

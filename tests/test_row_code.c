@@ -263,6 +263,44 @@ static void each_stage_has_an_mbarrier_of_its_own(void **state)
     eider_kernel_release(kernel);
 }
 
+/* What the caller fixes is completed to something that the template takes. */
+static void fixed_parameters_have_defaults_that_fit(void **state)
+{
+    static const struct {
+        const char *text, *config;
+        int64_t cols;
+    } cases[] = {
+        {"y = x * row()", "resident=1", 65536},
+        {"in x, z, w: column; y = (x + z) * rsqrt(mean(x * x)) * w", "resident=1", 1000000},
+        {"in x, z, w: column; y = (x + z) * rsqrt(mean(x * x)) * w", "resident=1", 20000},
+        {"in x, z, w: column; y = (x + z) * rsqrt(mean(x * x)) * w", "mbarrier=1", 12288},
+        {"y = x * sum(x)", "mbarrier=1", 1000},
+        {"y = x * sum(x)", "mbarrier=1", 1 << 20},
+        {"y = x * sum(x)", "block=96", 1000},
+        {"y = x * sum(x)", "block=768", 20000},
+        {"y = colsum(x)", "vec=1,block=96", 4096},
+    };
+    static const char *const targets[] = {"sm_80", "sm_90", "sm_120"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases) * COUNT(targets); i++) {
+        size_t k = i / COUNT(targets);
+        eider_tensor args[ROW_OPERANDS_MAX];
+        struct eider_plan plan;
+        eider_program *program;
+        must(eider_program_parse(row_context, cases[k].text, &program));
+        size_t n = operands_of(program, EIDER_F32, cases[k].cols, args);
+        eider_request request = {.program = program,
+                                 .args = args,
+                                 .n_args = n,
+                                 .config = cases[k].config,
+                                 .target = targets[i % COUNT(targets)]};
+        if (eider_prepare_plan(row_context, NULL, &request, &plan) != EIDER_OK)
+            fail_msg("%s [%s] %d: %s", cases[k].text, cases[k].config, (int)cases[k].cols,
+                     eider_error());
+        eider_program_release(program);
+    }
+}
+
 static void mbarriers_serve_for_one_row_of_a_cluster(void **state)
 {
     eider_kernel *kernel;
@@ -463,6 +501,7 @@ int main(void)
         cmocka_unit_test(mbarriers_serve_for_one_row_of_a_cluster),
         cmocka_unit_test(rows_that_are_read_again_stay_in_the_caches_until_then),
         cmocka_unit_test(sums_down_the_rows_take_any_block),
+        cmocka_unit_test(fixed_parameters_have_defaults_that_fit),
         cmocka_unit_test(elements_in_flight_are_limited),
         cmocka_unit_test(defaults_are_those_that_were_measured),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
