@@ -96,7 +96,6 @@ static void nvptx_kernel_begin(struct eider_emit *e, const char *name,
     e->module = LLVMModuleCreateWithNameInContext(name, e->context);
     e->builder = LLVMCreateBuilderInContext(e->context);
     e->block_threads = block_threads;
-    e->state = NULL;
     if (!types) {
         e->status = EIDER_OOM;
         return;
