@@ -60,6 +60,11 @@ double row_output(const struct row_call *c, const char *name, int64_t row, int64
 void row_compare(const struct row_call *c, double tolerance, double least);
 /* All of it. */
 void row_check(struct row_call c, double tolerance, double least);
+/* A row has the same bits whatever surrounds it, and however many others there are. */
+void row_check_alone(const char *config, int64_t cols);
+/* Outputs that are inputs of which a row picks elements, or has one value that all its threads
+ * read.  On the CPU where `device` is NULL. */
+void row_check_in_place(const char *config, int64_t cols, eider_device *device);
 
 /* Spread over [-2, 2], different everywhere. */
 double row_wave(size_t i, int64_t row, int64_t col);

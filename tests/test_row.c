@@ -595,55 +595,14 @@ static void a_row_does_not_depend_on_others(void **state)
                                           "cluster=2,block=32,row=32,vec=2,keep=1,unroll=1",
                                           "block=64,row=32,vec=2,keep=1,shared=1,resident=1"};
     (void)state;
-    for (size_t k = 0; k < COUNT(configs); k++) {
-        struct row_call c = {
-            .text = row_softmax, .config = configs[k], .rows = 17, .cols = 98, .fill = row_same};
-        struct row_call few = c;
-        few.rows = 2;
-        row_make(&c);
-        row_run(&c);
-        row_make(&few);
-        row_run(&few);
-        for (int64_t r = 1; r < c.rows; r += 3)
-            for (size_t i = 0; i < c.n; i++)
-                for (int64_t col = 0; col < row_cols_of(&c, i); col++)
-                    assert_true(row_got(&c, i, r, col) == row_got(&few, i, 1, col));
-        row_release(&few);
-        row_release(&c);
-    }
+    for (size_t k = 0; k < COUNT(configs); k++) row_check_alone(configs[k], 98);
 }
 
-/* What is picked, and what a row has one of, is read by all threads of the row, which one of them
- * then overwrites. */
 static void an_output_may_be_an_input(void **state)
 {
-    static const struct {
-        const char *text;
-        size_t input, output;
-    } cases[] = {
-        {"in x, t: i32 row; y = exp(x - logsumexp(x)) - pick(x, t)", 0, 2},
-        {"in x, t: i32 row; y = x - 2 * pick(x, 3)", 0, 2},
-        {"in x, t: i32 row; y = x - 2 * pick(x, argmin(x))", 0, 2},
-        {"in x, s: row; y = x * s; t = s * 2 + 1", 1, 3},
-        {"in x, s: row; y = x * s - max(x); t = sum(x) - s", 1, 3},
-    };
-    size_t n = COUNT(schedules) + COUNT(clusters);
     (void)state;
-    for (size_t k = 0; k < n * COUNT(cases); k++) {
-        size_t i = k % COUNT(cases), input = cases[i].input, output = cases[i].output;
-        struct row_call c = {.text = cases[i].text,
-                             .config = schedule(k / COUNT(cases)),
-                             .rows = 3,
-                             .cols = 150,
-                             .fill = row_wave};
-        row_make(&c);
-        void *own = c.args[output].data;
-        c.args[output].data = c.args[input].data;
-        row_run(&c);
-        row_compare(&c, 1e-6, 1);
-        c.args[output].data = own;
-        row_release(&c);
-    }
+    for (size_t k = 0; k < COUNT(schedules) + COUNT(clusters); k++)
+        row_check_in_place(schedule(k), 150, NULL);
 }
 
 static void refusals_say_why(void **state)

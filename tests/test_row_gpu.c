@@ -418,6 +418,14 @@ static void a_row_depends_on_itself_alone(void **state)
     }
 }
 
+static void an_output_may_be_an_input(void **state)
+{
+    (void)state;
+    if (!gpu) skip();
+    for (size_t k = 0; k < n_schedules(); k++) row_check_in_place(schedules[k], 5000, gpu);
+    for (size_t k = 0; k < COUNT(splits); k++) row_check_in_place(splits[k], 5000, gpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,6 +442,7 @@ int main(void)
         cmocka_unit_test(every_program),
         cmocka_unit_test(losses_of_real_vocabularies),
         cmocka_unit_test(a_row_depends_on_itself_alone),
+        cmocka_unit_test(an_output_may_be_an_input),
     };
     return cmocka_run_group_tests_name("row on a GPU", tests, set_up, tear_down);
 }

@@ -231,53 +231,13 @@ static void sums_keep_what_rounding_loses(void **state)
 static void a_row_does_not_depend_on_others(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < COUNT(schedules); k++) {
-        struct row_call c = {
-            .text = row_softmax, .config = schedules[k], .rows = 17, .cols = 100, .fill = row_same};
-        struct row_call few = c;
-        few.rows = 2;
-        row_make(&c);
-        row_run(&c);
-        row_make(&few);
-        row_run(&few);
-        for (int64_t r = 1; r < c.rows; r += 3)
-            for (size_t i = 0; i < c.n; i++)
-                for (int64_t col = 0; col < row_cols_of(&c, i); col++)
-                    assert_true(row_got(&c, i, r, col) == row_got(&few, i, 1, col));
-        row_release(&few);
-        row_release(&c);
-    }
+    for (size_t k = 0; k < COUNT(schedules); k++) row_check_alone(schedules[k], 100);
 }
 
-/* Other parts read what one of them overwrites: elements that are picked, and values of the row. */
 static void an_output_may_be_an_input(void **state)
 {
-    static const struct {
-        const char *text;
-        size_t input, output;
-    } cases[] = {
-        {"in x, t: i32 row; y = exp(x - logsumexp(x)) - pick(x, t)", 0, 2},
-        {"in x, t: i32 row; y = x - 2 * pick(x, 3)", 0, 2},
-        {"in x, t: i32 row; y = x - 2 * pick(x, argmin(x))", 0, 2},
-        {"in x, s: row; y = x * s; t = s * 2 + 1", 1, 3},
-        {"in x, s: row; y = x * s - max(x); t = sum(x) - s", 1, 3},
-    };
     (void)state;
-    for (size_t s = 0; s < COUNT(cases) * COUNT(schedules); s++) {
-        size_t i = s % COUNT(cases), input = cases[i].input, output = cases[i].output;
-        struct row_call c = {.text = cases[i].text,
-                             .config = schedules[s / COUNT(cases)],
-                             .rows = 3,
-                             .cols = 156,
-                             .fill = row_wave};
-        row_make(&c);
-        void *own = c.args[output].data;
-        c.args[output].data = c.args[input].data;
-        row_run(&c);
-        row_compare(&c, 1e-6, 1);
-        c.args[output].data = own;
-        row_release(&c);
-    }
+    for (size_t k = 0; k < COUNT(schedules); k++) row_check_in_place(schedules[k], 156, NULL);
 }
 
 /* ---- Configs -------------------------------------------------------------------------- */
