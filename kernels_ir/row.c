@@ -216,7 +216,7 @@ static eider_status check_cluster(struct eider_target target, const struct eider
     if (c->mbarrier && c->resident)
         return eider_fail(EIDER_CONFIG,
                           "mbarrier=1, resident=%d: an mbarrier serves for one row of a cluster; "
-                          "resident is 0",
+                          "resident must be 0",
                           c->resident);
     if (target.sm && target.sm < EIDER_ROW_CLUSTER_SM)
         return eider_fail(EIDER_CONFIG,
@@ -237,7 +237,7 @@ static eider_status check_split(const struct eider_row_config *c)
     if (c->cluster > 1 || c->resident || c->shared || c->keep)
         return eider_fail(EIDER_CONFIG,
                           "split=%d, cluster=%d, resident=%d, shared=%d, keep=%d: parts of a row "
-                          "stay nowhere; cluster is 1 and the others are 0",
+                          "stay nowhere; cluster must be 1 and the others 0",
                           c->split, c->cluster, c->resident, c->shared, c->keep);
     if (c->row != c->block)
         return eider_fail(EIDER_CONFIG,

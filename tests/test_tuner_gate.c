@@ -548,6 +548,18 @@ static void a_tolerance_opens_the_math_modes_that_keep_it(void **state)
         if (e.outcome == EIDER_TUNE_WRONG) assert_non_null(strstr(e.reason, "the reference gives"));
     }
     eider_tune_release(tuning);
+    /* The default rule's config is one of the space's, in the mode that `auto` is. */
+    request->space = NULL;
+    request->tolerance = 0.05;
+    request->budget_s = 0.1;
+    must(eider_tune(b.device, request, &tuning));
+    eider_tune_describe(tuning, &s);
+    assert_true(s.n_entries > 3);
+    for (size_t i = 0; i < s.n_entries; i++) {
+        must(eider_tune_entry_get(tuning, i, &e));
+        assert_int_equal(strncmp(e.config, "math=", 5), 0);
+    }
+    eider_tune_release(tuning);
 }
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ static int check_budget(const struct cli_sass_input *in, const char *budget, int
         if (status != EIDER_OK) return cli_fail(CLI_USAGE, "--expect: %s", eider_error());
         if (!c.name[0]) return CLI_OK;
         if (c.holds) continue;
-        if (!*broken) fprintf(stderr, "eider: the budget does not hold, per element:\n");
+        if (!*broken) fprintf(stderr, "eider: error: the budget does not hold, per element:\n");
         fprintf(stderr, "- %s %s %g\n+ %s = %g\n", c.name, c.relation, c.want, c.name, c.got);
         *broken = 1;
     }

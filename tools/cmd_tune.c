@@ -375,7 +375,7 @@ static int run(const struct cli_options *options)
 const struct cli_command cli_cmd_tune = {
     .name = "tune",
     .summary = "Finds the fastest config of a program, checks it and remembers it",
-    .usage = "[PROGRAM] [--in NAME=SOURCE ... | --shapes TYPE[N,...] ...]",
+    .usage = "[PROGRAM] [--in NAME=SOURCE ... | --shapes TYPE[N,...]]",
     .about =
         "Every config is compiled, compared with the reference config on scratch memory and\n"
         "timed in turns with the others; what was timed before is not timed again. An input\n"

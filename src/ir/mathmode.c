@@ -629,6 +629,8 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
     return EIDER_OK;
 }
 
+const char *const eider_math_names[] = {"auto", "approx", "fast", "exact"};
+
 eider_math eider_math_resolve(const struct eider_graph *g, const eider_dtype *dtypes,
                               eider_math math)
 {

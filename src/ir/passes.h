@@ -51,6 +51,8 @@ eider_status eider_eval_rows(const struct eider_graph *g, int64_t n_rows, int64_
 /* Rounds a double to a storage type and back: nearest even; `saturate` for fp8 overflow. */
 double eider_round_to(double value, eider_dtype type, int saturate);
 
+extern const char *const eider_math_names[EIDER_MATH_EXACT + 1];
+
 /* auto becomes approx where every output has 16 bits or fewer and fast where none has; otherwise
  * it stays, and each exp is what the outputs that depend on it allow.  Others are unchanged. */
 eider_math eider_math_resolve(const struct eider_graph *g, const eider_dtype *dtypes,

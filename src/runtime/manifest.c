@@ -10,7 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-static const char *const math_names[] = {"auto", "approx", "fast", "exact"};
+#include "passes.h"
 
 /* One line of the manifest: line breaks in `text` would start another. */
 static void add_line(struct eider_text *out, const char *name, const char *text)
@@ -96,7 +96,7 @@ eider_status eider_manifest_write(const struct eider_plan *plan, const char *ass
     eider_config_print(&plan->config, config);
     const char *shown = plan->request->source ? given : config;
     eider_target_print(plan->target, target);
-    snprintf(numerics, sizeof numerics, "math=%s,ftz=%s,contract=%s", math_names[plan->math],
+    snprintf(numerics, sizeof numerics, "math=%s,ftz=%s,contract=%s", eider_math_names[plan->math],
              plan->ftz ? "on" : "off", plan->contract ? "on" : "off");
 
     struct eider_text text;

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "graph.h"
+#include "passes.h"
 #include "program.h"
-
-static const char *const math_names[] = {"auto", "approx", "fast", "exact"};
 
 static eider_status check(const eider_tune_request *r)
 {
@@ -126,7 +125,7 @@ eider_status eider_call_operands(const struct eider_call *call, const char *what
 static eider_status read_math(const char *text, eider_math *out)
 {
     for (int i = EIDER_MATH_APPROX; i <= EIDER_MATH_EXACT; i++) {
-        if (strcmp(text, math_names[i]) != 0) continue;
+        if (strcmp(text, eider_math_names[i]) != 0) continue;
         *out = (eider_math)i;
         return EIDER_OK;
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "code_cache.h"
+#include "passes.h"
 
 #define AXES_MAX EIDER_PAIRS_MAX
 #define VALUES_MAX 64
@@ -289,7 +290,10 @@ static eider_status add_default(struct builder *b)
          line = strtok_r(NULL, "\n", &rest))
         status = add_space(b, line, 1);
     eider_mem_free(&b->call->ctx->allocator, lines);
-    return status == EIDER_OK ? add(b, &b->call->fixed) : status;
+    struct eider_pairs config = b->call->fixed;
+    if (status == EIDER_OK && b->call->request->tolerance > 0 && plan->math != EIDER_MATH_AUTO)
+        status = eider_pairs_set(&config, "math", eider_math_names[plan->math]);
+    return status == EIDER_OK ? add(b, &config) : status;
 }
 
 static eider_status fill(struct builder *b)
