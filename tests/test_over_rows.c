@@ -622,6 +622,27 @@ static void sums_down_the_columns_are_split_off(void **state)
                  " y row1 row2", " a");
 }
 
+/* A rounded value equals nothing: not a gradient of 0, but an error. */
+static void equality_with_what_is_rounded_is_refused(void **state)
+{
+    static const char *const refused[] = {
+        "in x, w: column, dy: row; a = colsum(select(x * w == amax(x * w), dy, 0))",
+        "in x, w: column; a = colsum(select(min(x + w) != x + w, x, 0))",
+        "a = colsum(select(x == mean(x), 1, 0))",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct eider_graph *g = parsed(refused[i]), *parts[2];
+        assert_int_equal(eider_split(g, &parts[0], &parts[1]), EIDER_UNSUPPORTED);
+        assert_non_null(strstr(eider_error(), "which is rounded"));
+        assert_null(parts[0]);
+        assert_null(parts[1]);
+        eider_graph_destroy(g);
+    }
+    assert_split("a = colsum(select(x == amax(x), 1, 0))", " row1", " a");
+    assert_split("a = colsum(select(col() == argmax(x * x), x, 0))", " row1", " a");
+}
+
 /* What is passed on is stored as what it is. */
 static void bools_and_places_are_passed_on_as_such(void **state)
 {
@@ -671,6 +692,7 @@ int main(void)
         cmocka_unit_test(a_gradient_is_a_program_over_rows),
         cmocka_unit_test(a_scatter_is_refused),
         cmocka_unit_test(sums_down_the_columns_are_split_off),
+        cmocka_unit_test(equality_with_what_is_rounded_is_refused),
         cmocka_unit_test(bools_and_places_are_passed_on_as_such),
         cmocka_unit_test(a_corrected_variance_keeps_its_digits),
     };

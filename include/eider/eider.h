@@ -209,7 +209,9 @@ EIDER_API EIDER_CHECKED eider_status eider_program_grad(const eider_program *pro
  * sums.  `*columns` has the sums, `*rows` all other outputs and, as row1, row2, ..., what the sums
  * need of each row: outputs to launch first, which `*columns` has as inputs of these names (f32, or
  * f64 where the program computes so, keeps their digits).  Before these, both have all inputs and
- * scalars of the program.  Either is NULL where it would have no output.
+ * scalars of the program.  Either is NULL where it would have no output.  EIDER_UNSUPPORTED where
+ * the sums ask what equals such a value and rounding it would lose that, as the gradient of
+ * amax(x * w) by a weight does.
  * Caller owns both: eider_program_release. */
 EIDER_API EIDER_CHECKED eider_status eider_program_split(const eider_program *program,
                                                          eider_program **rows,

@@ -155,6 +155,40 @@ static eider_status make_part(struct split *s, int sums, struct eider_graph **ou
     return status;
 }
 
+/* ---- What rounding would lose ------------------------------------------------------ */
+
+/* Largest and least of what is stored have its digits; all else is rounded when it is passed on. */
+static int is_rounded(const struct split *s, eider_node id)
+{
+    const struct eider_graph *g = s->from;
+    enum eider_op op = (enum eider_op)g->cells[id].op;
+    int chooses = op == EIDER_OP_rmax || op == EIDER_OP_rmin || op == EIDER_OP_amax ||
+                  op == EIDER_OP_amin || op == EIDER_OP_pick;
+    if (!is_passed_on(s, id) || type_of(g, id) >= 0) return 0;
+    return !chooses || g->cells[eider_graph_args(g, id)[0]].op != EIDER_OP_input;
+}
+
+static eider_status check_equalities(const struct split *s)
+{
+    const struct eider_graph *g = s->from;
+    for (eider_node id = 1; id < g->n_cells; id++) {
+        enum eider_op op = (enum eider_op)g->cells[id].op;
+        if (!s->in_columns[id] || is_passed_on(s, id)) continue;
+        if (op != EIDER_OP_eq && op != EIDER_OP_ne) continue;
+        for (int k = 0; k < 2; k++) {
+            eider_node arg = eider_graph_args(g, id)[k];
+            if (is_rounded(s, arg))
+                return eider_fail(
+                    EIDER_UNSUPPORTED,
+                    "split: the sums ask what equals '%s' of the row, which is rounded "
+                    "on its way to another kernel; max and min, unlike amax and amin, "
+                    "have their gradient at a place, which is not",
+                    eider_ops[g->cells[arg].op].name);
+        }
+    }
+    return EIDER_OK;
+}
+
 eider_status eider_split(const struct eider_graph *from, struct eider_graph **rows,
                          struct eider_graph **columns)
 {
@@ -175,6 +209,7 @@ eider_status eider_split(const struct eider_graph *from, struct eider_graph **ro
         find_reductions(&s);
         find_needs(&s);
     }
+    if (status == EIDER_OK) status = check_equalities(&s);
     if (status == EIDER_OK) status = make_part(&s, 0, rows);
     if (status == EIDER_OK) status = make_part(&s, 1, columns);
     if (status != EIDER_OK) {
