@@ -24,8 +24,8 @@ on_a_terminal eider check 'out = x' --type bf16 --math fast --device cpu
 on_a_terminal eider run 'out = x' --in x=f32[4] --device cpu
 on_a_terminal eider bench 'out = x' --in x=f32[1000] --repeat 3 --device cpu
 # What a tuning shows depends on the clock: its stages, a bar, the best so far.
-python3 on_a_terminal.py eider tune 'out = x' --in x=f32[1000] --space 'vec=4|8' --rounds 4 --hot \
-    --device cpu --records . >shown
+python3 on_a_terminal.py eider tune 'out = x' --in x=f32[4000000] --space 'vec=4|8' --rounds 8 \
+    --hot --device cpu --records . >shown
 grep -q '^compile \[[#.]\{30\}\] [01]/1  [0-9.]* s  vec=' shown
 grep -q '^check   \[#\{30\}\] 2/2  ' shown
 grep -q '^time    \[[#.]\{30\}\] [0-9]*/[0-9]*  [0-9.]* s  best [0-9.]* us  vec=' shown
