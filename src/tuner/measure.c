@@ -370,7 +370,8 @@ static eider_status race(struct eider_measure *m, const size_t *which, size_t n,
             if (!in_race(c)) continue;
             EIDER_TRY(time_once(m, c));
             const char *shown = m->best_config ? m->best_config : c->config;
-            EIDER_TRY(report(m, "time", shown, (size_t)round * n + k + 1, (size_t)rounds * n));
+            size_t done = (size_t)round * n + k + 1, total = (size_t)rounds * n;
+            if (done < total) EIDER_TRY(report(m, "time", shown, done, total));
             if (atomic_load(&m->over)) return EIDER_OK;
         }
         /* Medians fall as well as rise: the best is looked for anew. */
@@ -379,7 +380,9 @@ static eider_status race(struct eider_measure *m, const size_t *which, size_t n,
         if (may_stop) drop_slow(m, which, n, round + 1);
         rounds = factor * (int64_t)rounds_of(m);
     }
-    return EIDER_OK;
+    if (atomic_load(&m->over)) return EIDER_OK;
+    return report(m, "time", m->best_config ? m->best_config : m->reference.config,
+                  (size_t)rounds * n, (size_t)rounds * n); /* also where the last was dropped */
 }
 
 /* What the caller wants each to run before its first time. */
