@@ -354,13 +354,17 @@ static int32_t rounds_of(const struct eider_measure *m)
     return (int32_t)(rounds < ROUNDS_MIN ? ROUNDS_MIN : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds);
 }
 
+static const char *leader(const struct eider_measure *m)
+{
+    return m->best_config ? m->best_config : m->reference.config;
+}
+
 static eider_status race(struct eider_measure *m, const size_t *which, size_t n, int32_t factor,
                          int may_stop)
 {
     const struct eider_backend *backend = m->call->device->backend;
     int64_t rounds = factor * (int64_t)rounds_of(m);
-    EIDER_TRY(report(m, "time", m->best_config ? m->best_config : m->reference.config, 0,
-                     (size_t)rounds * n));
+    EIDER_TRY(report(m, "time", leader(m), 0, (size_t)rounds * n));
     for (int64_t round = 0; round < rounds && !atomic_load(&m->over); round++) {
         if (backend->clock(m->call->device, m->scratch.stream, &m->clock_khz) != EIDER_OK)
             m->clock_khz = 0; /* worth knowing, not worth failing for */
@@ -381,8 +385,8 @@ static eider_status race(struct eider_measure *m, const size_t *which, size_t n,
         rounds = factor * (int64_t)rounds_of(m);
     }
     if (atomic_load(&m->over)) return EIDER_OK;
-    return report(m, "time", m->best_config ? m->best_config : m->reference.config,
-                  (size_t)rounds * n, (size_t)rounds * n); /* also where the last was dropped */
+    /* Also where the last was dropped. */
+    return report(m, "time", leader(m), (size_t)rounds * n, (size_t)rounds * n);
 }
 
 /* What the caller wants each to run before its first time. */
