@@ -311,6 +311,12 @@ const char row_everything[] =
     "a = argmax(x); l = logsumexp(x); p = pick(x * w, cols() - 1) + sum(select(x > 0, x, 0))\n"
     "q = select(any(x > 1.99) or all(x < 1), amin(x), 7) + col() * 0 + row()\n";
 
+void row_everything_args(eider_tensor args[9], int64_t *full, int64_t *column, int64_t *row)
+{
+    int64_t *const shapes[] = {full, column, row, full, full, row, row, row, full};
+    for (size_t i = 0; i < 9; i++) args[i] = tensor_of(NULL, EIDER_BF16, 2, shapes[i]);
+}
+
 double row_ties(size_t i, int64_t row, int64_t col)
 {
     (void)i;

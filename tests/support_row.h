@@ -79,6 +79,8 @@ extern const char row_softmax[];
 /* Several stages, all kinds of reductions, operands of every extent, places, full and other
  * outputs. */
 extern const char row_everything[];
+/* Its nine operands in bf16, for compiling only: which have which of the three shapes. */
+void row_everything_args(eider_tensor args[9], int64_t *full, int64_t *column, int64_t *row);
 /* Every value many times; a row of NaN and others of -inf. */
 double row_ties(size_t i, int64_t row, int64_t col);
 double row_all_equal(size_t i, int64_t row, int64_t col);

@@ -32,14 +32,11 @@ static void kernels_assemble_for_gpus(void **state)
                                           "cluster=8,block=256,row=256,mbarrier=1",
                                           "cluster=16,block=1024,row=1024,load=last,mbarrier=1"};
     int64_t shape[2] = {64, 4096}, column[2] = {1, 4096}, row[2] = {64, 1};
-    static const int full[] = {0, 3, 4, 8}, per_row[] = {2, 5, 6, 7};
     eider_program *program;
     eider_tensor args[9];
     (void)state;
     must(eider_program_parse(row_context, row_everything, &program));
-    for (size_t i = 0; i < 9; i++) args[i] = tensor_of(NULL, EIDER_BF16, 2, column);
-    for (size_t i = 0; i < COUNT(full); i++) args[full[i]].shape = shape;
-    for (size_t i = 0; i < COUNT(per_row); i++) args[per_row[i]].shape = row;
+    row_everything_args(args, shape, column, row);
     for (size_t t = 0; t < COUNT(targets); t++)
         for (size_t k = 0; k < COUNT(configs) - (t ? 0 : N_CLUSTERS); k++) {
             eider_kernel *kernel;

@@ -423,14 +423,11 @@ static void kernels_assemble_for_gpus(void **state)
                                           "split=256,block=1024,row=1024,vec=2,unroll=4"};
     static const char *const never[] = {"barrier.cluster", "atom.", "\tred.", "ld.volatile"};
     int64_t full[2] = {2, 1 << 20}, column[2] = {1, 1 << 20}, row[2] = {2, 1};
-    static const int outputs[] = {0, 3, 4, 8}, per_row[] = {2, 5, 6, 7};
     eider_program *program;
     eider_tensor args[9];
     (void)state;
     must(eider_program_parse(row_context, row_everything, &program));
-    for (size_t i = 0; i < 9; i++) args[i] = tensor_of(NULL, EIDER_BF16, 2, column);
-    for (size_t i = 0; i < COUNT(outputs); i++) args[outputs[i]].shape = full;
-    for (size_t i = 0; i < COUNT(per_row); i++) args[per_row[i]].shape = row;
+    row_everything_args(args, full, column, row);
     for (size_t k = 0; k < COUNT(configs); k++) {
         eider_kernel *kernel;
         const void *ptx;
