@@ -222,11 +222,10 @@ static eider_status check_cluster(struct eider_target target, const struct eider
         return eider_fail(EIDER_CONFIG,
                           "cluster=%d: sm_%d has no clusters of blocks; from sm_%d on", c->cluster,
                           target.sm, EIDER_ROW_CLUSTER_SM);
-    if (c->row != c->block || c->row < EIDER_ROW_WARP)
+    if (c->row < EIDER_ROW_WARP)
         return eider_fail(EIDER_CONFIG,
-                          "cluster=%d, row=%d, block=%d: blocks that share a row have no other, "
-                          "row and block are equal, and at least %d",
-                          c->cluster, c->row, c->block, EIDER_ROW_WARP);
+                          "cluster=%d, row=%d: of each block that shares a row at least %d threads do",
+                          c->cluster, c->row, EIDER_ROW_WARP);
     return EIDER_OK;
 }
 

@@ -409,19 +409,30 @@ static int has_segment(const struct eider_row_build *b, const struct segment *se
     return !b->layout->length || segment->from < vectors_end(b);
 }
 
+/* Vectors that registers keep.  What all rows share is loaded for all `n` before one is done: a load
+ * does not move above a store. */
+static void do_kept(struct eider_row_build *b, const struct pass *pass,
+                    struct eider_row_vector *kept, int n, int64_t at, uint64_t missing)
+{
+    LLVMValueRef place = eider_row_number(b->i32, at);
+    eider_row_load_shared(b, kept, n, missing & b->columns, place);
+    eider_row_load(b, kept, n, missing & ~b->columns);
+    for (int v = 0; v < n && b->e->status == EIDER_OK; v++) {
+        forget_words(&kept[v], missing);
+        if (b->passes) eider_row_again(b, &kept[v]);
+        do_step(b, pass, &kept[v], 1);
+    }
+}
+
 static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *kept,
                     struct eider_row_vector *rest)
 {
     struct segment segments[2] = {shared_segment(b), rest_of(b)};
     uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
     int64_t step = stride_of(b);
-    for (int v = 0; v < b->c.keep; v++) {
-        if (b->passes) eider_row_again(b, &kept[v]);
-        eider_row_load_shared(b, &kept[v], 1, missing & b->columns,
-                              eider_row_number(b->i32, v * step));
-        eider_row_load(b, &kept[v], 1, missing & ~b->columns);
-        forget_words(&kept[v], missing);
-        do_step(b, pass, &kept[v], 1);
+    for (int v = 0; v < b->c.keep; v += b->c.unroll) {
+        int n = b->c.keep - v < b->c.unroll ? b->c.keep - v : b->c.unroll;
+        do_kept(b, pass, kept + v, n, v * step, missing);
     }
     b->passes++;
     for (int i = 0; i < 2; i++)

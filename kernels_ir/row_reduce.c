@@ -448,20 +448,25 @@ static int n_values(const struct eider_row_build *b)
     return n;
 }
 
-/* The warps of a cluster have one exchange as long as each thread of a warp takes but a few, and
+static int rows_of_block(const struct eider_row_build *b)
+{
+    return b->c.block / b->c.row;
+}
+
+/* The warps of a row in a cluster have one exchange as long as each thread of a warp takes but a few, and
  * the slots take no more memory than rows leave to them. */
 static int is_direct(const struct eider_row_build *b)
 {
-    int warps = b->c.block / EIDER_ROW_WARP * b->c.cluster;
+    int warps = b->c.row / EIDER_ROW_WARP * b->c.cluster, slots = warps * rows_of_block(b);
     return warps <= EIDER_ROW_TAKEN_MAX * EIDER_ROW_WARP &&
-           n_values(b) * warps * EIDER_ROW_SLOT_BYTES <= EIDER_ROW_SHARED_FOR_REDUCTIONS;
+           n_values(b) * slots * EIDER_ROW_SLOT_BYTES <= EIDER_ROW_SHARED_FOR_REDUCTIONS;
 }
 
 static int slots_of(const struct eider_row_build *b)
 {
     int warps = b->c.block / EIDER_ROW_WARP;
     if (b->c.cluster == 1) return warps;
-    return is_direct(b) ? warps * b->c.cluster : warps + b->c.cluster;
+    return is_direct(b) ? warps * b->c.cluster : warps + rows_of_block(b) * b->c.cluster;
 }
 
 static uint32_t slot_bytes(const struct eider_row_build *b)
@@ -520,23 +525,31 @@ static void exchange_in_block(struct eider_row_build *b, struct eider_row_total 
     do_exchange(b, totals, n, &x);
 }
 
-/* Each leaves its value in all blocks: warps, or blocks whose warps have the same value. */
+/* Each leaves its value in all blocks: warps, or blocks whose warps have the same value.  Slots of
+ * a row lie side by side. */
 static void exchange_in_cluster(struct eider_row_build *b, struct eider_row_total *totals, int n,
                                 LLVMValueRef thread)
 {
     LLVMBuilderRef ir = b->e->builder;
     int warps = is_direct(b) ? b->c.row / EIDER_ROW_WARP : 1, all = warps * b->c.cluster;
-    int takers = all < EIDER_ROW_WARP ? all : EIDER_ROW_WARP;
+    int takers = all < EIDER_ROW_WARP ? all : EIDER_ROW_WARP, rows = rows_of_block(b);
+    LLVMValueRef in_row = bits_of(b, thread, b->c.row - 1);
     struct exchange x = {
-        .number = b->rank, .peer = thread, .each = all / takers, .slots = all, .n = takers};
+        .number = b->rank, .peer = in_row, .each = all / takers, .slots = rows * all, .n = takers};
     if (warps > 1) {
-        LLVMValueRef warp = LLVMBuildLShr(ir, thread, eider_row_number(b->i32, 5), "");
+        LLVMValueRef warp = LLVMBuildLShr(ir, in_row, eider_row_number(b->i32, 5), "");
         x.number = LLVMBuildMul(ir, b->rank, eider_row_number(b->i32, warps), "");
         x.number = LLVMBuildAdd(ir, x.number, warp, "");
         x.peer = bits_of(b, thread, EIDER_ROW_WARP - 1);
     }
     x.leaves = below(b, x.peer, b->c.cluster);
     x.takes = bits_of(b, thread, takers - 1);
+    if (rows > 1) {
+        LLVMValueRef row = LLVMBuildUDiv(ir, thread, eider_row_number(b->i32, b->c.row), "");
+        LLVMValueRef first = LLVMBuildMul(ir, row, eider_row_number(b->i32, all), "");
+        x.number = LLVMBuildAdd(ir, x.number, first, "");
+        x.takes = LLVMBuildAdd(ir, x.takes, first, "");
+    }
     if (meets(b)) x.mbarrier = mbarrier_of(b, b->n_met++);
     do_exchange(b, totals, n, &x);
 }

@@ -49,6 +49,9 @@ static const char *const clusters[] = {
     "cluster=16,block=32,row=32,vec=1,keep=0,unroll=1,load=last",
     "cluster=2,block=32,row=32,vec=1,keep=1,shared=2,unroll=2",
     "cluster=2,block=64,row=64,vec=1,keep=0,shared=2,unroll=1,resident=1,online=1",
+    "cluster=2,block=128,row=32,vec=1,keep=1,unroll=1",
+    "cluster=4,block=128,row=64,vec=1,keep=0,unroll=2,online=1,mbarrier=1",
+    "cluster=2,block=64,row=32,vec=1,keep=1,shared=1,unroll=1,resident=1",
 };
 
 /* As many warps as a warp has threads, twice and four times as many. */
@@ -631,13 +634,8 @@ static void refusals_say_why(void **state)
          {2, 2},
          {8, 8}},
         {"in x, w; y = sum(x) * w",
-         "cluster=2,row=32,block=64",
-         "cluster=2, row=32, block=64: blocks that share a row have no other",
-         {2, 2},
-         {8, 8}},
-        {"in x, w; y = sum(x) * w",
          "cluster=2,row=8",
-         "cluster=2, row=8, block=32: blocks that share a row have no other",
+         "cluster=2, row=8: of each block that shares a row at least 32 threads do",
          {2, 2},
          {8, 8}},
         {"in x, w; y = sum(x) * w",

@@ -75,9 +75,12 @@ static const char *const schedules[] = {
     "cluster=16,block=64,row=64,keep=0,unroll=1,online=1,mbarrier=1",
     "cluster=8,block=1024,row=1024,keep=1,unroll=1",
     "cluster=8,block=1024,row=1024,keep=1,unroll=1,mbarrier=1",
+    "cluster=4,block=128,row=64,keep=1,unroll=1",
+    "cluster=8,block=512,row=128,keep=0,unroll=1,online=1,mbarrier=1",
+    "cluster=16,block=1024,row=512,keep=1,unroll=1",
 };
 
-#define N_CLUSTERS 12
+#define N_CLUSTERS 15
 
 static size_t n_schedules(void)
 {
@@ -136,6 +139,7 @@ static void blocks_go_through_all_rows(void **state)
         "cluster=2,block=128,row=128,keep=0,shared=2,unroll=1,async=1,resident=1",
         "cluster=4,block=64,row=64,keep=1,shared=1,unroll=1,async=1,resident=1",
         "cluster=16,block=64,row=64,keep=0,shared=1,unroll=1,async=1,resident=1",
+        "cluster=4,block=128,row=32,keep=1,shared=1,unroll=1,async=1,resident=1",
     };
     static const eider_dtype types[] = {EIDER_F32, EIDER_BF16};
     (void)state;
