@@ -15,10 +15,12 @@
  *   row_split.c     the IR: rows that are cut into parts
  *   row_node.c      the IR: values of nodes
  *   row_memory.c    the IR: loads and stores of elements
+ *   row_ahead.c     the IR: what all rows share, loaded ahead of its use
  *   row_shared.c    the IR: what stays in shared memory
  *   row_flow.c      the IR: branches, and loops that carry totals
  *   row_reduce.c    the IR: from the values of a row to one
- *   row_online.c    the IR: sums of powers in the pass that finds the largest value
+ *   row_online.c    the IR: sums that need another reduction's result, in its pass: of powers
+ *   row_moments.c   the IR: the same, of differences from the mean
  *   row_fault.c     the IR: places outside of the row are recorded
  *   column.c, column_build.c   another template, of sums down the rows, made of these parts
  *
@@ -167,10 +169,10 @@ struct eider_row_plan {
 /* Sets in_row[] for the inputs that differ within the row. */
 void eider_row_differing(const struct eider_layout *layout, uint8_t *in_row);
 
-/* For operands of which in_row[] says whether they differ within a row; `online`: sums of powers
- * are in the stage of the largest value.  Fails with EIDER_OOM.  Caller: eider_row_plan_release. */
+/* For operands of which in_row[] says whether they differ within a row; sums of the kinds `online`
+ * are in the stage of what they need.  Fails with EIDER_OOM.  Caller: eider_row_plan_release. */
 eider_status eider_row_plan_create(const struct eider_lowered *program, const uint8_t *in_row,
-                                   int online, struct eider_row_plan *out);
+                                   unsigned online, struct eider_row_plan *out);
 void eider_row_plan_release(const struct eider_allocator *a, struct eider_row_plan *plan);
 
 /* Sets need[] for the nodes that differ within a row and are computed for an element in order to
@@ -211,6 +213,14 @@ struct eider_row_vector {
     int n_words[EIDER_OPERANDS_MAX];
 };
 
+/* Vectors whose inputs that all rows share are loaded together: those in `which`. */
+struct eider_row_batch {
+    struct eider_row_vector *kept; /* in registers; NULL: elsewhere, at the place `at` */
+    int64_t at;
+    int n; /* 0: none */
+    uint64_t which;
+};
+
 struct eider_row_build {
     struct eider_emit *e;
     const struct eider_machine *machine;
@@ -219,6 +229,7 @@ struct eider_row_build {
     struct eider_row_config c;
     struct eider_row_slots slots;
     struct eider_row_plan plan;
+    unsigned online; /* kinds of sums that do not wait for what they need */
     struct eider_arena arena;
     struct eider_lowering lowering;
     LLVMTypeRef i1, i8, i32, i64;
@@ -255,6 +266,8 @@ struct eider_row_build {
     int passes;          /* that have gone over them */
     uint64_t later;      /* inputs that passes after this one read */
     int depth;           /* of picks within picks */
+    struct eider_row_vector *ahead; /* the next ones, as far as they are loaded; NULL: never */
+    struct eider_row_batch waiting; /* to be loaded when threads wait for totals */
 };
 
 /* Memory of the build, zeroed; NULL after a failure. */
@@ -281,13 +294,26 @@ void eider_row_load_at(struct eider_row_build *b, struct eider_row_context *c, u
 /* Makes room for the words of the inputs in `which`. */
 void eider_row_make_room(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                          uint64_t which);
-/* The elements of an input from a vector's words. */
+/* The elements of an input from a vector's words; and of all in `which`. */
 void eider_row_unpack(struct eider_row_build *b, uint32_t i, struct eider_row_vector *vector);
+void eider_row_unpack_all(struct eider_row_build *b, struct eider_row_vector *vector,
+                          uint64_t which);
 /* Whether vectors of operand `i` are loaded as such where they are whole. */
 int eider_row_in_vectors(const struct eider_row_build *b, uint32_t i);
 /* The address of a vector, or of one that is in the row where this one is not. */
 LLVMValueRef eider_row_address(struct eider_row_build *b, uint32_t i,
                                const struct eider_row_vector *vector);
+
+/* ---- What all rows share, ahead of its use (row_ahead.c) ---------------------- */
+
+/* The inputs that a pass in which `need` is computed may load ahead. */
+uint64_t eider_row_ahead_inputs(const struct eider_row_build *b, const uint8_t *need);
+/* Loads the batch now; and b->waiting, once. */
+void eider_row_ahead_load(struct eider_row_build *b, const struct eider_row_batch *batch);
+void eider_row_ahead_now(struct eider_row_build *b);
+/* Gives the words and elements in b->ahead to `n` vectors. */
+void eider_row_ahead_take(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
+                          uint64_t which);
 
 /* Shared memory, in bytes, that a block has for its part of rows. */
 int64_t eider_row_launch_bytes(const struct eider_layout *layout, const struct eider_row_config *c);
@@ -303,14 +329,25 @@ void eider_row_wait_shared(struct eider_row_build *b);
 void eider_row_load_shared(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                            uint64_t which, LLVMValueRef at);
 
-/* A sum of powers: of the difference of a value and a reference, which is the largest of the
- * values, or that made finite. */
-struct eider_row_online {
-    eider_node power, value, reference, most;
+/* Sums that need the result of another reduction of the same pass. */
+enum {
+    EIDER_ROW_POWERS = 1,       /* of differences from the largest value, or from that made finite */
+    EIDER_ROW_FIRST_MOMENT = 2, /* of differences from the mean, ... */
+    EIDER_ROW_SECOND_MOMENT = 4 /* ... of their squares */
 };
 
-/* Whether node `sum` is one. */
-int eider_row_online_of(const struct eider_lowered *program, eider_node sum,
+/* Such a sum is of `term`, which takes `reference` off `value`; that is made of what `source`
+ * finds. */
+struct eider_row_online {
+    int kind;
+    eider_node term, value, reference, source;
+};
+
+/* The kinds that kernels of a config have. */
+unsigned eider_row_online_kinds(const struct eider_layout *layout,
+                                const struct eider_row_config *c);
+/* Whether node `sum` is one of these kinds. */
+int eider_row_online_of(const struct eider_lowered *program, eider_node sum, unsigned kinds,
                         struct eider_row_online *out);
 
 #define EIDER_ROW_TAKEN_MAX 4 /* values of other threads that one combines by itself */
@@ -324,10 +361,15 @@ struct eider_row_total {
     LLVMValueRef lost;     /* a sum in a loop: what rounding has lost; or NULL */
     /* What other threads had, of those whose values are combined. */
     LLVMValueRef taken[EIDER_ROW_TAKEN_MAX];
-    /* A sum of powers that does not know the largest value yet: */
+    LLVMValueRef latest; /* what was added last, without what there was before */
+    /* A sum that does not know what it needs yet: */
     struct eider_row_online online;
-    const struct eider_row_total *top; /* the largest value; NULL: this is no such sum */
+    const struct eider_row_total *top; /* the largest value, or the sum; NULL: this is none */
     LLVMValueRef reference;            /* what has been taken off, like `value` */
+    /* A moment: */
+    const struct eider_row_total *pair; /* the first one, of a second; NULL: there is none */
+    double count;                       /* elements of each value */
+    LLVMValueRef unmoved, unmoved_reference; /* before threads met */
 };
 
 /* Those that end one stage. */
@@ -397,20 +439,42 @@ void eider_row_total_join(struct eider_row_build *b, struct eider_row_total *t,
 void eider_row_value_put(struct eider_row_build *b, LLVMValueRef to, LLVMValueRef v);
 LLVMValueRef eider_row_value_get(struct eider_row_build *b, LLVMValueRef from, LLVMTypeRef type);
 
-/* Of a sum of powers, and nothing otherwise: nothing has been seen. */
+/* Of sums that need another reduction's result, and nothing otherwise: nothing has been seen. */
 void eider_row_online_begin(struct eider_row_build *b, struct eider_row_total *t);
-/* Adds the powers of `n` contexts, whose values the largest one knows already. */
+/* Adds the terms of `n` contexts, which that reduction has taken already. */
 void eider_row_online_add(struct eider_row_build *b, struct eider_row_total *t,
                           struct eider_row_context *const *contexts, int n);
-/* The largest value is one of several sums now; brings them to the same reference, to be added. */
+/* That reduction has what several lanes and threads had; brings their sums to the same reference, to
+ * be added. */
 void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t);
-/* Nothing is in the sum, whose reference is the largest value from now on. */
-void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t);
-/* A sum that was left with the largest value `most`, as one with the reference of `t`. */
+/* `members` sums are to be added, and what that reduction has is of all of them. */
+void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t, int members);
+/* The k-th of those that were taken, brought to the reference of all. */
+LLVMValueRef eider_row_online_taken(struct eider_row_build *b, const struct eider_row_total *t,
+                                    int k);
+/* A sum of powers that was left with the largest value `most`, as one with the reference of `t`. */
 LLVMValueRef eider_row_online_moved(struct eider_row_build *b, const struct eider_row_total *t,
                                     LLVMValueRef sum, LLVMValueRef most);
-/* The sum as the program means it: the largest value is that of the row. */
+/* The sum as the program means it: that reduction's result is that of the row. */
 LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_row_total *t);
+
+/* ---- Moments (row_moments.c) --------------------------------------------------- */
+
+int eider_row_moment_of(const struct eider_lowered *program, eider_node sum,
+                        struct eider_row_online *out);
+/* Whether all lanes have equally many elements, and not too many for moments. */
+int eider_row_counts(const struct eider_layout *layout, const struct eider_row_config *c);
+/* As those of row_online.c. */
+void eider_row_moment_begin(struct eider_row_build *b, struct eider_row_total *t);
+void eider_row_moment_meet(struct eider_row_build *b, struct eider_row_total *t);
+void eider_row_moment_start(struct eider_row_build *b, struct eider_row_total *t, int members);
+LLVMValueRef eider_row_moment_taken(struct eider_row_build *b, const struct eider_row_total *t,
+                                    int k);
+LLVMValueRef eider_row_moment_end(struct eider_row_build *b, const struct eider_row_total *t,
+                                  LLVMValueRef reference);
+/* What is taken off the next `n` elements of each lane, whose sum is t->top->latest. */
+LLVMValueRef eider_row_moment_reference(struct eider_row_build *b, struct eider_row_total *t,
+                                        int n);
 
 /* Arrives for the first time in a cluster's barrier, ready for what its blocks send. */
 void eider_row_mbarriers_open(struct eider_row_build *b);

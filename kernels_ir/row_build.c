@@ -185,7 +185,8 @@ eider_status eider_row_open(struct eider_row_build *b)
     if (eider_row_shifts(b->layout, b->c.vec)) b->leader = eider_row_leader(b->layout, b->c.vec);
     b->ragged = b->leader >= 0 || b->layout->length % b->c.vec;
     eider_row_differing(b->layout, in_row);
-    EIDER_TRY(eider_row_plan_create(b->program, in_row, b->c.online, &b->plan));
+    b->online = eider_row_online_kinds(b->layout, &b->c);
+    EIDER_TRY(eider_row_plan_create(b->program, in_row, b->online, &b->plan));
     return eider_lowering_begin(&b->lowering, b->e, b->program);
 }
 

@@ -270,6 +270,14 @@ void eider_row_unpack(struct eider_row_build *b, uint32_t i, struct eider_row_ve
     for (int p = 0; p < b->n_packs; p++) vector->packs[p].in[i] = packs[p];
 }
 
+void eider_row_unpack_all(struct eider_row_build *b, struct eider_row_vector *vector,
+                          uint64_t which)
+{
+    for (uint32_t i = 0; i < b->layout->n_operands && b->e->status == EIDER_OK; i++)
+        if (which >> i & 1) eider_row_unpack(b, i, vector);
+    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+}
+
 /* Whichever way was taken, the vectors have their words. */
 static void take_words(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                        uint64_t which, const struct ways *w)
@@ -281,10 +289,7 @@ static void take_words(struct eider_row_build *b, struct eider_row_vector *vecto
             for (int k = 0; k < vectors[v].n_words[i]; k++)
                 vectors[v].words[i][k] = met(b, w, at++);
         }
-    for (int v = 0; v < n; v++)
-        for (uint32_t i = 0; i < b->layout->n_operands; i++)
-            if (which >> i & 1) eider_row_unpack(b, i, &vectors[v]);
-    eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
+    for (int v = 0; v < n; v++) eider_row_unpack_all(b, &vectors[v], which);
 }
 
 void eider_row_make_room(struct eider_row_build *b, struct eider_row_vector *vectors, int n,

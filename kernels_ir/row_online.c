@@ -1,4 +1,4 @@
-/* row_online.c -- sums of powers in the pass that finds the largest value.
+/* row_online.c -- sums that need another reduction's result, in its pass: of powers.
  *
  * sum(exp(a - m)), where m is the largest a of the row, has to know m first: one pass for m, and
  * one for the sum.  Online, each lane of a thread takes off a reference of its own instead, which
@@ -10,7 +10,8 @@
  * multiplications are so few that they lose nothing; equal references multiply by exactly 1.
  * A lane that has seen nothing but -inf has the reference -inf and the sum 0, so what is masked
  * out never makes a NaN of the rest; a row of -inf only is what the program says.
- * This is not a way to find the largest value: that is a reduction as always.
+ * This is not a way to find the largest value: that is a reduction as always.  row_moments.c is for
+ * sums that need the mean.
  */
 #include "row.h"
 
@@ -90,17 +91,34 @@ static eider_node largest_in(const struct eider_lowered *l, eider_node reference
     return arg(l, most, 0) == a ? most : 0;
 }
 
-int eider_row_online_of(const struct eider_lowered *l, eider_node sum, struct eider_row_online *out)
+static int power_of_largest(const struct eider_lowered *l, eider_node sum,
+                            struct eider_row_online *out)
 {
     if (cell_of(l, sum)->op != EIDER_OP_sum) return 0;
     eider_node power = arg(l, sum, 0), fall = exponent(l, power);
     if (!fall) return 0;
-    *out = (struct eider_row_online){
-        .power = power, .value = arg(l, fall, 0), .reference = arg(l, fall, 1)};
-    out->most = largest_in(l, out->reference, out->value);
+    *out = (struct eider_row_online){.kind = EIDER_ROW_POWERS,
+                                     .term = power,
+                                     .value = arg(l, fall, 0),
+                                     .reference = arg(l, fall, 1)};
+    out->source = largest_in(l, out->reference, out->value);
     int type = l->types[power];
-    return out->most && (type == EIDER_V_F32 || type == EIDER_V_F64) &&
+    return out->source && (type == EIDER_V_F32 || type == EIDER_V_F64) &&
            l->types[out->value] == type && l->types[out->reference] == type;
+}
+
+unsigned eider_row_online_kinds(const struct eider_layout *layout, const struct eider_row_config *c)
+{
+    unsigned moments = EIDER_ROW_FIRST_MOMENT | EIDER_ROW_SECOND_MOMENT;
+    if (!c->online) return 0;
+    return eider_row_counts(layout, c) ? EIDER_ROW_POWERS | moments : EIDER_ROW_POWERS;
+}
+
+int eider_row_online_of(const struct eider_lowered *l, eider_node sum, unsigned kinds,
+                        struct eider_row_online *out)
+{
+    return (kinds & EIDER_ROW_POWERS && power_of_largest(l, sum, out)) ||
+           (kinds & EIDER_ROW_FIRST_MOMENT && eider_row_moment_of(l, sum, out));
 }
 
 /* ---- Values ------------------------------------------------------------------------ */
@@ -139,8 +157,8 @@ static LLVMValueRef reference_for(struct eider_row_build *b, const struct eider_
                                   LLVMValueRef most, int width)
 {
     struct eider_row_context c = eider_row_context(b, width);
-    if (b->e->status != EIDER_OK || t->online.reference == t->online.most) return most;
-    c.values[t->online.most] = most;
+    if (b->e->status != EIDER_OK || t->online.reference == t->online.source) return most;
+    c.values[t->online.source] = most;
     return value_between(b, &c, t->online.reference);
 }
 
@@ -162,7 +180,7 @@ static LLVMValueRef power_of(struct eider_row_build *b, const struct eider_row_t
     if (b->e->status != EIDER_OK) return a;
     c.values[t->online.value] = a;
     c.values[t->online.reference] = reference;
-    return value_between(b, &c, t->online.power);
+    return value_between(b, &c, t->online.term);
 }
 
 /* -inf, of which nothing can be taken off, becomes 0. */
@@ -186,42 +204,57 @@ static void move_to(struct eider_row_build *b, struct eider_row_total *t, LLVMVa
 
 /* ---- The pass, and its end --------------------------------------------------------- */
 
+static int is_power(const struct eider_row_total *t)
+{
+    return t->online.kind == EIDER_ROW_POWERS;
+}
+
 void eider_row_online_begin(struct eider_row_build *b, struct eider_row_total *t)
 {
     if (!t->top) return;
     b->e->width = b->width;
+    if (!is_power(t)) {
+        eider_row_moment_begin(b, t);
+        return;
+    }
     LLVMTypeRef type = eider_emit_type(b->e, t->type);
     t->value = LLVMConstNull(type);
     t->reference = p_number(type, -INFINITY);
 }
 
-void eider_row_online_add(struct eider_row_build *b, struct eider_row_total *t,
-                          struct eider_row_context *const *contexts, int n)
+/* What powers have taken off, now that the largest value so far is known. */
+static LLVMValueRef new_reference(struct eider_row_build *b, struct eider_row_total *t)
 {
-    eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
-    b->e->width = b->width;
     LLVMValueRef most = t->top->value;
     LLVMValueRef limit = p_add(b->e, t->reference, p_number(LLVMTypeOf(most), HEADROOM));
     LLVMValueRef is_higher = p_compare(b->e, LLVMRealOGT, most, limit);
     LLVMValueRef higher = reference_for(b, t, most, b->width);
-    if (b->e->status != EIDER_OK) return;
+    if (b->e->status != EIDER_OK) return most;
     move_to(b, t, p_select(b->e, is_higher, higher, t->reference), b->width);
-    if (b->e->status != EIDER_OK) return;
-    LLVMValueRef reference = taken_off(b, t->reference), powers[EIDER_ROW_PACKS_MAX];
+    return b->e->status == EIDER_OK ? taken_off(b, t->reference) : most;
+}
+
+void eider_row_online_add(struct eider_row_build *b, struct eider_row_total *t,
+                          struct eider_row_context *const *contexts, int n)
+{
+    LLVMValueRef terms[EIDER_ROW_PACKS_MAX];
+    eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
+    b->e->width = b->width;
+    LLVMValueRef reference =
+        is_power(t) ? new_reference(b, t) : eider_row_moment_reference(b, t, n);
     for (int i = 0; i < n && b->e->status == EIDER_OK; i++) {
         contexts[i]->values[t->online.reference] = reference;
-        powers[i] = value_between(b, contexts[i], t->online.power);
+        terms[i] = value_between(b, contexts[i], t->online.term);
         contexts[i]->values[t->online.reference] = NULL;
     }
     for (int i = 0; i < n && b->e->status == EIDER_OK; i++)
-        contexts[i]->values[t->online.power] = powers[i];
+        contexts[i]->values[t->online.term] = terms[i];
     if (b->e->status == EIDER_OK) eider_row_total_add(b, t, contexts, n);
-    for (int i = 0; i < n; i++) contexts[i]->values[t->online.power] = NULL;
+    for (int i = 0; i < n; i++) contexts[i]->values[t->online.term] = NULL;
 }
 
-void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t)
+static void meet_powers(struct eider_row_build *b, struct eider_row_total *t)
 {
-    if (!t->top) return;
     LLVMTypeRef type = LLVMTypeOf(t->value);
     int is_pack = LLVMGetTypeKind(type) == LLVMVectorTypeKind, width = is_pack ? b->width : 1;
     LLVMValueRef reference = reference_of_sum(b, t, t->top->value);
@@ -231,9 +264,22 @@ void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t)
     b->e->width = 1;
 }
 
-void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t)
+void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t)
 {
-    if (t->top) t->reference = reference_of_sum(b, t, t->top->value);
+    if (!t->top) return;
+    if (is_power(t))
+        meet_powers(b, t);
+    else
+        eider_row_moment_meet(b, t);
+}
+
+void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t, int members)
+{
+    if (!t->top) return;
+    if (is_power(t))
+        t->reference = reference_of_sum(b, t, t->top->value);
+    else
+        eider_row_moment_start(b, t, members);
 }
 
 LLVMValueRef eider_row_online_moved(struct eider_row_build *b, const struct eider_row_total *t,
@@ -247,9 +293,17 @@ LLVMValueRef eider_row_online_moved(struct eider_row_build *b, const struct eide
     return other.value;
 }
 
-LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_row_total *t)
+LLVMValueRef eider_row_online_taken(struct eider_row_build *b, const struct eider_row_total *t,
+                                    int k)
 {
-    LLVMValueRef reference = reference_for(b, t, t->top->value, 1);
+    if (!t->top) return t->taken[k];
+    return is_power(t) ? eider_row_online_moved(b, t, t->taken[k], t->top->taken[k])
+                       : eider_row_moment_taken(b, t, k);
+}
+
+static LLVMValueRef end_powers(struct eider_row_build *b, const struct eider_row_total *t,
+                               LLVMValueRef reference)
+{
     LLVMValueRef factor = power_of(b, t, t->reference, reference, 1);
     if (b->e->status != EIDER_OK) return t->value;
     LLVMValueRef sum = p_mul(b->e, t->value, factor);
@@ -257,4 +311,11 @@ LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_
     LLVMValueRef zero = eider_row_number(b->i32, 0); /* a row of length 0 has the sum 0 */
     LLVMValueRef is_empty = LLVMBuildICmp(b->e->builder, LLVMIntEQ, b->cols, zero, "");
     return p_select(b->e, is_empty, LLVMConstNull(LLVMTypeOf(sum)), sum);
+}
+
+LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_row_total *t)
+{
+    LLVMValueRef reference = reference_for(b, t, t->top->value, 1);
+    if (b->e->status != EIDER_OK) return t->value;
+    return is_power(t) ? end_powers(b, t, reference) : eider_row_moment_end(b, t, reference);
 }

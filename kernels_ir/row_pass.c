@@ -10,6 +10,8 @@
 
 #include "ops.h"
 
+#define AHEAD_STEPS_MAX 8 /* of one pass, in code one after the other */
+
 /* Elements between a thread's vector and its next one. */
 static int64_t stride_of(const struct eider_row_build *b)
 {
@@ -155,6 +157,7 @@ struct pass {
     int n_totals;
     uint64_t fills;                  /* nothing is computed: shared memory takes these inputs */
     uint64_t later;                  /* inputs that later ones read */
+    uint64_t ahead;                  /* inputs that are loaded ahead of their use */
     struct eider_row_position *next; /* the last pass: where the next row is; or NULL */
 };
 
@@ -220,10 +223,11 @@ static struct range range_of(struct eider_row_build *b, int64_t first, LLVMValue
     return r;
 }
 
-/* What is done with `n` vectors at `at`, of which so much is known (eider_row_place). */
+/* What is done with `n` vectors at `at`, of which so much is known (eider_row_place).  `after` comes
+ * after them and is loaded before; NULL: these have not been loaded ahead themselves. */
 static void do_vectors(struct eider_row_build *b, const struct pass *pass,
                        const struct segment *segment, struct eider_row_vector *vectors, int n,
-                       LLVMValueRef at, int64_t known)
+                       LLVMValueRef at, int64_t known, const struct eider_row_batch *after)
 {
     eider_row_forget(b, vectors, n);
     eider_row_place(b, vectors, n, at, known);
@@ -234,8 +238,13 @@ static void do_vectors(struct eider_row_build *b, const struct pass *pass,
     }
     uint64_t inputs = eider_row_inputs(b, pass->need);
     uint64_t there = segment->stays ? inputs & (b->loaded | b->columns) : 0;
+    uint64_t come = after ? pass->ahead : 0;
     eider_row_load_shared(b, vectors, n, there, at);
-    eider_row_load(b, vectors, n, inputs & ~there);
+    eider_row_load(b, vectors, n, inputs & ~there & ~come);
+    if (after) {
+        eider_row_ahead_take(b, vectors, n, come);
+        eider_row_ahead_load(b, after);
+    }
     do_step(b, pass, vectors, n);
     if (!segment->stays || !pass->next || b->e->status != EIDER_OK) return;
     eider_row_swap(b, pass->next);
@@ -252,7 +261,7 @@ static void loop(struct eider_row_build *b, struct pass *pass, struct eider_row_
     struct eider_row_loop l;
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     eider_row_loop_begin(b, &l, pass->totals, pass->n_totals, range.first, range.any);
-    do_vectors(b, pass, segment, vectors, segment->unroll, l.at, known);
+    do_vectors(b, pass, segment, vectors, segment->unroll, l.at, known, NULL);
     if (b->e->status != EIDER_OK) return;
     LLVMValueRef next = range.next;
     if (!next) next = LLVMBuildAdd(ir, l.at, eider_row_number(b->i32, step), "");
@@ -335,23 +344,55 @@ static void fill_edges(struct eider_row_build *b, struct eider_row_vector *vecto
 
 /* ---- Segments of the row -------------------------------------------------------------- */
 
-/* The steps of a segment of a row whose length is known, from `at` to before `end`, one by one. */
-static void do_steps(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
-                     const struct segment *segment, int64_t at, int64_t end)
-{
-    int64_t stride = stride_of(b), step = stride * segment->unroll;
-    for (; at < end && b->e->status == EIDER_OK; at += step) {
-        int64_t n = (end - at + stride - 1) / stride;
-        do_vectors(b, pass, segment, vectors, n < segment->unroll ? (int)n : segment->unroll,
-                   eider_row_number(b->i32, at), at);
-    }
-}
-
 /* Where the last vector of a row ends at most, of any shift. */
 static int64_t vectors_end(const struct eider_row_build *b)
 {
     int64_t whole = eider_row_reach(b->layout, b->c.vec) / b->c.vec;
     return (b->edges_apart ? whole : eider_row_cut(b->layout, b->c.vec)) * b->c.vec;
+}
+
+/* Where a segment of a row of known length ends. */
+static int64_t known_end(const struct eider_row_build *b, const struct segment *segment)
+{
+    int64_t end = vectors_end(b);
+    return segment->to && segment->to < end ? segment->to : end;
+}
+
+/* Whether vectors of some row are in the segment. */
+static int has_segment(const struct eider_row_build *b, const struct segment *segment)
+{
+    if (segment->stays && segment->from == segment->to) return 0;
+    return !b->layout->length || segment->from < vectors_end(b);
+}
+
+/* The vectors of the step at `at` of a segment, none where it ends before. */
+static int step_vectors(const struct eider_row_build *b, const struct segment *segment, int64_t at)
+{
+    int64_t stride = stride_of(b), n = (known_end(b, segment) - at + stride - 1) / stride;
+    return n < 0 ? 0 : n < segment->unroll ? (int)n : segment->unroll;
+}
+
+/* Whether the steps of a segment are done one by one, each loaded ahead: few of them. */
+static int goes_ahead(const struct eider_row_build *b, const struct pass *pass,
+                      const struct segment *segment)
+{
+    int64_t most = AHEAD_STEPS_MAX * stride_of(b) * segment->unroll;
+    return pass->ahead && segment->stays && has_segment(b, segment) &&
+           known_end(b, segment) - segment->from <= most;
+}
+
+/* The steps of a segment of a row whose length is known, from `at` to before `end`, one by one. */
+static void do_steps(struct eider_row_build *b, struct pass *pass, struct eider_row_vector *vectors,
+                     const struct segment *segment, int64_t at, int64_t end)
+{
+    int64_t step = stride_of(b) * segment->unroll;
+    int ahead = goes_ahead(b, pass, segment);
+    for (; at < end && b->e->status == EIDER_OK; at += step) {
+        struct eider_row_batch after = {
+            .at = at + step, .n = step_vectors(b, segment, at + step), .which = pass->ahead};
+        do_vectors(b, pass, segment, vectors, step_vectors(b, segment, at),
+                   eider_row_number(b->i32, at), at, ahead ? &after : NULL);
+    }
 }
 
 /* The vectors of a segment.  Where the row's length is known, only the first ones, if they are
@@ -365,8 +406,7 @@ static void go_through(struct eider_row_build *b, struct pass *pass,
         loop(b, pass, vectors, segment, range_of(b, at, end_of(b, segment)), EIDER_ROW_ANYWHERE);
         return;
     }
-    int64_t end = vectors_end(b);
-    if (segment->to && segment->to < end) end = segment->to;
+    int64_t end = known_end(b, segment);
     if (length > end) length = end;
     for (int i = 0; i < pass->n_totals; i++) eider_row_total_loop(b, &pass->totals[i]);
     if (b->shift && at == 0) {
@@ -374,6 +414,7 @@ static void go_through(struct eider_row_build *b, struct pass *pass,
         at = step;
     }
     int64_t full = length > at ? at + (length - at) / step * step : at;
+    if (goes_ahead(b, pass, segment)) full = at;
     if (full > at && b->e->status == EIDER_OK)
         loop(b, pass, vectors, segment, range_of(b, at, eider_row_number(b->i32, full)),
              EIDER_ROW_INSIDE);
@@ -402,25 +443,43 @@ static struct segment rest_of(const struct eider_row_build *b)
     return (struct segment){.from = shared_segment(b).to, .unroll = b->c.unroll};
 }
 
-/* Whether vectors of some row are in the segment. */
-static int has_segment(const struct eider_row_build *b, const struct segment *segment)
+/* The first vectors of shared memory's segment. */
+static struct eider_row_batch first_shared(const struct eider_row_build *b, const struct pass *pass)
 {
-    if (segment->stays && segment->from == segment->to) return 0;
-    return !b->layout->length || segment->from < vectors_end(b);
+    struct segment s = shared_segment(b);
+    struct eider_row_batch batch = {.at = s.from, .which = pass->ahead};
+    if (goes_ahead(b, pass, &s)) batch.n = step_vectors(b, &s, s.from);
+    return batch;
 }
 
-/* Vectors that registers keep.  What all rows share is loaded for all `n` before one is done: a load
- * does not move above a store. */
-static void do_kept(struct eider_row_build *b, const struct pass *pass,
-                    struct eider_row_vector *kept, int n, int64_t at, uint64_t missing)
+/* Those that registers keep, from the first on or from behind `n` others. */
+static struct eider_row_batch kept_from(const struct eider_row_build *b, const struct pass *pass,
+                                        struct eider_row_vector *kept, int n)
 {
-    LLVMValueRef place = eider_row_number(b->i32, at);
-    eider_row_load_shared(b, kept, n, missing & b->columns, place);
-    eider_row_load(b, kept, n, missing & ~b->columns);
-    for (int v = 0; v < n && b->e->status == EIDER_OK; v++) {
-        forget_words(&kept[v], missing);
-        if (b->passes) eider_row_again(b, &kept[v]);
-        do_step(b, pass, &kept[v], 1);
+    struct eider_row_batch batch = {
+        .kept = kept + n, .at = n * stride_of(b), .which = pass->ahead};
+    batch.n = b->c.keep - n < b->c.unroll ? b->c.keep - n : b->c.unroll;
+    return n < b->c.keep ? batch : first_shared(b, pass);
+}
+
+/* Vectors that registers keep: what all rows share is loaded for several of them before one is
+ * done. */
+static void do_kept(struct eider_row_build *b, const struct pass *pass,
+                    struct eider_row_vector *kept, uint64_t missing)
+{
+    for (int first = 0; first < b->c.keep && b->e->status == EIDER_OK; first += b->c.unroll) {
+        struct eider_row_batch now = kept_from(b, pass, kept, first);
+        struct eider_row_batch after = kept_from(b, pass, kept, first + now.n);
+        uint64_t here = missing & b->columns;
+        eider_row_load_shared(b, now.kept, now.n, here, eider_row_number(b->i32, now.at));
+        eider_row_load(b, now.kept, now.n, missing & ~here & ~pass->ahead);
+        if (pass->ahead) eider_row_ahead_load(b, &after);
+        for (int v = 0; v < now.n && b->e->status == EIDER_OK; v++) {
+            eider_row_unpack_all(b, &now.kept[v], pass->ahead);
+            forget_words(&now.kept[v], missing);
+            if (b->passes) eider_row_again(b, &now.kept[v]);
+            do_step(b, pass, &now.kept[v], 1);
+        }
     }
 }
 
@@ -428,12 +487,7 @@ static void do_pass(struct eider_row_build *b, struct pass *pass, struct eider_r
                     struct eider_row_vector *rest)
 {
     struct segment segments[2] = {shared_segment(b), rest_of(b)};
-    uint64_t missing = eider_row_inputs(b, pass->need) & ~b->loaded;
-    int64_t step = stride_of(b);
-    for (int v = 0; v < b->c.keep; v += b->c.unroll) {
-        int n = b->c.keep - v < b->c.unroll ? b->c.keep - v : b->c.unroll;
-        do_kept(b, pass, kept + v, n, v * step, missing);
-    }
+    do_kept(b, pass, kept, eider_row_inputs(b, pass->need) & ~b->loaded);
     b->passes++;
     for (int i = 0; i < 2; i++)
         if (has_segment(b, &segments[i]) && b->e->status == EIDER_OK)
@@ -450,57 +504,93 @@ static int has_full_outputs(const struct eider_row_build *b)
     return any;
 }
 
-/* Sums of powers go with the largest value that they need. */
+/* Sums that need another reduction's result go with it, and second moments with first ones. */
 static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, int n)
 {
-    struct eider_row_online online;
-    for (int i = 0; b->c.online && i < n; i++) {
-        if (!eider_row_online_of(b->program, totals[i].node, &online)) continue;
-        totals[i].online = online;
-        for (int k = 0; k < i; k++)
-            if (totals[k].node == online.most) totals[i].top = &totals[k];
+    for (int i = 0; i < n; i++) {
+        struct eider_row_online *online = &totals[i].online;
+        if (!eider_row_online_of(b->program, totals[i].node, b->online, online)) continue;
+        for (int k = 0; k < i; k++) {
+            if (totals[k].node == online->source) totals[i].top = &totals[k];
+            if (online->kind == EIDER_ROW_SECOND_MOMENT &&
+                totals[k].online.kind == EIDER_ROW_FIRST_MOMENT &&
+                totals[k].online.reference == online->reference &&
+                totals[k].online.value == online->value)
+                totals[i].pair = &totals[k];
+        }
         eider_row_online_begin(b, &totals[i]);
     }
+}
+
+/* The nodes that the pass of a stage computes for every element; of the last, which has no
+ * reductions, those of outputs. */
+static uint8_t *need_of(struct eider_row_build *b, uint32_t stage)
+{
+    const struct eider_graph *g = eider_row_graph(b);
+    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
+    if (b->e->status != EIDER_OK) return NULL;
+    for (eider_node id = 1; id < g->n_cells; id++)
+        if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op) &&
+            b->plan.level[id] == stage + 1)
+            need[eider_graph_args(g, id)[0]] = 1;
+    for (uint32_t i = 0; i < g->n_operands && stage == b->plan.n_stages; i++)
+        if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
+    eider_row_plan_need(g, &b->plan, need);
+    for (eider_node id = 1; id < g->n_cells; id++) /* powers wait for the largest value so far */
+        if (b->plan.level[id] > stage) need[id] = 0;
+    return need;
 }
 
 /* Inputs that passes after that of a stage read. */
 static uint64_t read_after(struct eider_row_build *b, uint32_t stage)
 {
+    uint64_t which = 0;
+    while (stage++ < b->plan.n_stages && b->e->status == EIDER_OK) {
+        const uint8_t *need = need_of(b, stage);
+        if (need) which |= eider_row_inputs(b, need);
+    }
+    return which;
+}
+
+static int is_second_moment(const struct eider_row_build *b, eider_node id)
+{
+    struct eider_row_online found;
+    return eider_row_online_of(b->program, id, b->online, &found) &&
+           found.kind == EIDER_ROW_SECOND_MOMENT;
+}
+
+/* The reductions that end a stage: those that are second moments, or the others. */
+static void add_totals(struct eider_row_build *b, uint32_t stage, int second,
+                       struct eider_row_stage *out)
+{
     const struct eider_graph *g = eider_row_graph(b);
-    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
-    if (b->e->status != EIDER_OK) return 0;
-    for (eider_node id = 1; id < g->n_cells; id++)
-        if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op) &&
-            b->plan.level[id] > stage + 1)
-            need[eider_graph_args(g, id)[0]] = 1;
-    for (uint32_t i = 0; i < g->n_operands; i++)
-        if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
-    eider_row_plan_need(g, &b->plan, need);
-    return eider_row_inputs(b, need);
+    for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
+        if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
+        if (b->plan.level[id] != stage + 1 || is_second_moment(b, id) != second) continue;
+        if (out->n < EIDER_ROW_TOTALS_MAX)
+            out->totals[out->n++] = eider_row_total_begin(b, id);
+        else
+            eider_emit_fail(b->e, EIDER_TOO_LARGE, "more than %d reductions in one stage",
+                            EIDER_ROW_TOTALS_MAX);
+    }
 }
 
 void eider_row_stage_open(struct eider_row_build *b, uint32_t stage, struct eider_row_stage *out)
 {
-    const struct eider_graph *g = eider_row_graph(b);
     out->n = 0;
     out->later = read_after(b, stage);
-    out->need = eider_row_alloc(b, g->n_cells, 1);
-    for (eider_node id = 1; id < g->n_cells && b->e->status == EIDER_OK; id++) {
-        if (!b->plan.live[id] || !eider_ops_reduces((enum eider_op)g->cells[id].op)) continue;
-        if (b->plan.level[id] != stage + 1) continue;
-        if (out->n == EIDER_ROW_TOTALS_MAX) {
-            eider_emit_fail(b->e, EIDER_TOO_LARGE, "more than %d reductions in one stage",
-                            EIDER_ROW_TOTALS_MAX);
-            return;
-        }
-        out->need[eider_graph_args(g, id)[0]] = 1;
-        out->totals[out->n++] = eider_row_total_begin(b, id);
-    }
-    if (b->e->status != EIDER_OK) return;
-    set_tops(b, out->totals, out->n);
-    eider_row_plan_need(g, &b->plan, out->need);
-    for (eider_node id = 1; id < g->n_cells; id++) /* powers wait for the largest value so far */
-        if (b->plan.level[id] > stage) out->need[id] = 0;
+    out->need = need_of(b, stage);
+    add_totals(b, stage, 0, out);
+    add_totals(b, stage, 1, out);
+    if (b->e->status == EIDER_OK) set_tops(b, out->totals, out->n);
+}
+
+/* Inputs that a pass loads ahead: where there are steps one after the other. */
+static uint64_t ahead_of(const struct eider_row_build *b, const uint8_t *need)
+{
+    struct pass pass = {.ahead = eider_row_ahead_inputs(b, need)};
+    struct segment shared = shared_segment(b);
+    return b->c.keep || goes_ahead(b, &pass, &shared) ? pass.ahead : 0;
 }
 
 void eider_row_stage_pass(struct eider_row_build *b, struct eider_row_stage *stage,
@@ -512,7 +602,19 @@ void eider_row_stage_pass(struct eider_row_build *b, struct eider_row_stage *sta
                         .n_totals = stage->n,
                         .next = next,
                         .later = stage->later};
-    if (b->e->status == EIDER_OK) do_pass(b, &pass, kept, rest);
+    if (b->e->status != EIDER_OK) return;
+    pass.ahead = ahead_of(b, pass.need);
+    do_pass(b, &pass, kept, rest);
+}
+
+/* The first vectors of a stage's pass are loaded when threads wait next. */
+static void wait_with(struct eider_row_build *b, uint32_t stage, struct eider_row_vector *kept)
+{
+    struct pass pass = {.need = need_of(b, stage)};
+    if (b->e->status != EIDER_OK) return;
+    pass.ahead = ahead_of(b, pass.need);
+    b->waiting = kept_from(b, &pass, kept, 0);
+    if (!pass.ahead) b->waiting.n = 0;
 }
 
 static void do_stage(struct eider_row_build *b, uint32_t number, struct eider_row_vector *kept,
@@ -522,8 +624,10 @@ static void do_stage(struct eider_row_build *b, uint32_t number, struct eider_ro
     int is_last_pass = number + 1 == b->plan.n_stages && !has_full_outputs(b);
     eider_row_stage_open(b, number, &stage);
     eider_row_stage_pass(b, &stage, kept, rest, is_last_pass ? next : NULL);
+    wait_with(b, number + 1, kept);
     if (b->e->status == EIDER_OK) eider_row_total_end(b, stage.totals, stage.n);
     b->e->width = b->width;
+    eider_row_ahead_now(b);
 }
 
 /* Whether all threads of a row read an input that has one value for it, and some output may be the
@@ -557,14 +661,9 @@ static void wait_for_readers(struct eider_row_build *b)
 void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
                        struct eider_row_vector *rest, struct eider_row_position *next)
 {
-    const struct eider_graph *g = eider_row_graph(b);
-    struct pass pass = {.next = next};
-    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
+    struct pass pass = {.next = next, .need = need_of(b, b->plan.n_stages)};
     if (b->e->status != EIDER_OK) return;
-    for (uint32_t i = 0; i < g->n_operands; i++)
-        if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
-    eider_row_plan_need(g, &b->plan, need);
-    pass.need = need;
+    pass.ahead = ahead_of(b, pass.need);
     wait_for_readers(b);
     if (has_full_outputs(b)) do_pass(b, &pass, kept, rest);
     eider_row_store_row(b);
@@ -590,6 +689,8 @@ void eider_row_do(struct eider_row_build *b, struct eider_row_vector *kept,
         b->later = 0;
         eider_row_load(b, kept, b->c.keep, b->loaded);
     }
+    wait_with(b, 0, kept);
+    eider_row_ahead_now(b);
     if (b->rows_memory) {
         fill_edges(b, rest, shared_segment(b), b->loaded);
         eider_row_wait_shared(b);

@@ -47,7 +47,7 @@ static uint16_t level_of(const struct eider_graph *g, eider_node id, const uint1
 }
 
 eider_status eider_row_plan_create(const struct eider_lowered *program, const uint8_t *in_row,
-                                   int online, struct eider_row_plan *out)
+                                   unsigned online, struct eider_row_plan *out)
 {
     const struct eider_graph *g = program->graph;
     struct eider_row_plan *p = out;
@@ -65,7 +65,7 @@ eider_status eider_row_plan_create(const struct eider_lowered *program, const ui
     for (eider_node id = 1; id < g->n_cells; id++) {
         p->varies[id] = (uint8_t)differs(g, id, in_row, p->varies);
         p->level[id] = level_of(g, id, p->level);
-        if (online && eider_row_online_of(program, id, &found)) p->level[id]--;
+        if (eider_row_online_of(program, id, online, &found)) p->level[id]--;
         p->costly[id] = p->varies[id] && is_costly((enum eider_op)g->cells[id].op);
         if (!p->live[id]) continue;
         if (p->level[id] > p->n_stages) p->n_stages = p->level[id];

@@ -189,6 +189,7 @@ void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
     }
     eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
     combine_all(b, t, v, at, n);
+    t->latest = v[0];
     if (!t->value) {
         t->value = v[0];
         t->place = at[0];
@@ -365,16 +366,17 @@ static void expect_values(struct eider_row_build *b, const struct eider_row_tota
     eider_row_end_where(b, after);
 }
 
+/* Meanwhile what the next pass needs is on its way: no fence waits for it. */
 static void wait_for_values(struct eider_row_build *b, const struct exchange *x)
 {
-    if (x->mbarrier) {
+    if (x->peer && !x->mbarrier) eider_emit_cluster_arrive(b->e, 0);
+    eider_row_ahead_now(b);
+    if (x->mbarrier)
         b->machine->mbarrier_wait(b->e, x->mbarrier);
-    } else if (x->peer) {
-        eider_emit_cluster_arrive(b->e, 0);
+    else if (x->peer)
         eider_emit_cluster_wait(b->e);
-    } else {
+    else
         b->machine->barrier(b->e);
-    }
 }
 
 /* What was left in slot `number`, `at` bytes into each. */
@@ -390,14 +392,13 @@ static void take_total(struct eider_row_build *b, struct eider_row_total *t,
 {
     LLVMTypeRef type = LLVMTypeOf(t->value);
     uint32_t at = b->shared_used;
-    eider_row_online_start(b, t);
+    eider_row_online_start(b, t, x->each * x->n);
     for (int k = 0; k < x->each; k++) {
         LLVMValueRef more = eider_row_number(b->i32, (int64_t)k * x->n);
         LLVMValueRef number = LLVMBuildAdd(b->e->builder, x->takes, more, "");
-        LLVMValueRef v = taken(b, number, at, type), place = NULL;
-        t->taken[k] = v;
-        if (t->place) place = taken(b, number, at + bytes, b->i32);
-        if (t->top) v = eider_row_online_moved(b, t, v, t->top->taken[k]);
+        LLVMValueRef place = t->place ? taken(b, number, at + bytes, b->i32) : NULL;
+        t->taken[k] = taken(b, number, at, type);
+        LLVMValueRef v = eider_row_online_taken(b, t, k);
         if (b->e->status != EIDER_OK) return;
         if (k) {
             combine(b, t, &t->value, &t->place, v, place);
@@ -407,6 +408,7 @@ static void take_total(struct eider_row_build *b, struct eider_row_total *t,
         t->place = place;
     }
     b->shared_used += bytes * (t->place ? 2 : 1);
+    t->count *= x->each * x->n;
     fold_threads(b, t, x->n);
 }
 
@@ -572,6 +574,7 @@ void eider_row_total_fold(struct eider_row_build *b, struct eider_row_total *tot
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
         eider_row_total_close(b, &totals[i]);
     }
+    if (b->c.row * b->c.cluster <= EIDER_ROW_WARP) eider_row_ahead_now(b);
     b->e->width = 1;
     for (int i = 0; i < n; i++) {
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);

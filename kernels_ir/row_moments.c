@@ -1,0 +1,147 @@
+/* row_moments.c -- sums of differences from the mean, in the pass that finds the mean.
+ *
+ * sum(x - m) and sum((x - m) * (x - m)), where m is the mean of x in the row, have to know m first:
+ * one pass for m, and one for them.  Here each lane of a thread takes off a reference of its own
+ * instead, the mean of the first elements that it sees, and what several lanes, threads or blocks
+ * have is brought to the mean of them all (Chan, Golub and LeVeque, Updating formulae and a pairwise
+ * algorithm for computing sample variances, 1979): with n elements, from reference r to s,
+ *
+ *     sum(x - s)     = sum(x - r) + n (r - s)
+ *     sum((x - s)^2) = sum((x - r)^2) + (r - s) (2 sum(x - r) + n (r - s))
+ *
+ * Invariants: all lanes have equally many elements (eider_row_counts).  Where the reference is far
+ * from a lane's mean, its first elements are far from the others, and so is the sum of squares
+ * large: of LANE_MAX times as many elements it loses LANE_MAX roundings at most.
+ * Differences of references are exact where they are close, so a mean far from 0 costs no digits.
+ */
+#include "ops.h"
+#include "pack.h"
+#include "row.h"
+
+#define LANE_MAX 64 /* times the elements that give a lane its reference */
+
+/* ---- Finding them --------------------------------------------------------------- */
+
+static const struct eider_cell *cell_of(const struct eider_lowered *l, eider_node id)
+{
+    return &l->graph->cells[id];
+}
+
+static eider_node arg(const struct eider_lowered *l, eider_node id, uint32_t k)
+{
+    return eider_graph_args(l->graph, id)[k];
+}
+
+static int is_constant(const struct eider_lowered *l, eider_node id)
+{
+    double value;
+    return cell_of(l, id)->op == EIDER_OP_cols || eider_cell_literal(cell_of(l, id), &value);
+}
+
+/* The sum of `value` that `mean` is a constant part of; or 0. */
+static eider_node sum_in(const struct eider_lowered *l, eider_node mean, eider_node value)
+{
+    enum eider_op op = (enum eider_op)cell_of(l, mean)->op;
+    if (op != EIDER_OP_div && op != EIDER_OP_mul) return 0;
+    uint32_t k = op == EIDER_OP_mul && is_constant(l, arg(l, mean, 0));
+    eider_node sum = arg(l, mean, k);
+    int is = is_constant(l, arg(l, mean, 1 - k)) && cell_of(l, sum)->op == EIDER_OP_sum;
+    return is && arg(l, sum, 0) == value ? sum : 0;
+}
+
+int eider_row_moment_of(const struct eider_lowered *l, eider_node sum, struct eider_row_online *out)
+{
+    if (cell_of(l, sum)->op != EIDER_OP_sum) return 0;
+    eider_node term = arg(l, sum, 0), difference = term;
+    int squares = cell_of(l, term)->op == EIDER_OP_mul && arg(l, term, 0) == arg(l, term, 1);
+    if (squares) difference = arg(l, term, 0);
+    if (cell_of(l, difference)->op != EIDER_OP_sub) return 0;
+    *out = (struct eider_row_online){.kind = squares ? EIDER_ROW_SECOND_MOMENT
+                                                     : EIDER_ROW_FIRST_MOMENT,
+                                     .term = term,
+                                     .value = arg(l, difference, 0),
+                                     .reference = arg(l, difference, 1)};
+    out->source = sum_in(l, out->reference, out->value);
+    int type = l->types[term];
+    return out->source && (type == EIDER_V_F32 || type == EIDER_V_F64) &&
+           l->types[out->value] == type && l->types[out->reference] == type;
+}
+
+int eider_row_counts(const struct eider_layout *layout, const struct eider_row_config *c)
+{
+    int64_t threads = eider_row_threads(c), first = (int64_t)c->vec * (c->keep ? 1 : c->unroll);
+    return layout->length && c->split == 1 && layout->length % (threads * c->vec) == 0 &&
+           layout->length / threads <= LANE_MAX * first && !eider_row_shifts(layout, c->vec);
+}
+
+/* ---- Moving a reference ----------------------------------------------------------- */
+
+/* `value`, of `n` elements, where the reference is `by` less; `first` is the first moment, NULL: it
+ * is 0. */
+static LLVMValueRef moved(struct eider_row_build *b, const struct eider_row_total *t,
+                          LLVMValueRef value, LLVMValueRef first, double n, LLVMValueRef by)
+{
+    LLVMValueRef all = p_mul(b->e, by, p_like(by, n));
+    if (t->online.kind == EIDER_ROW_FIRST_MOMENT) return p_add(b->e, value, all);
+    if (first) all = p_add(b->e, all, p_mul(b->e, first, p_like(first, 2)));
+    return p_add(b->e, value, p_mul(b->e, by, all));
+}
+
+/* The mean of `n` elements with this sum. */
+static LLVMValueRef mean_of(struct eider_row_build *b, LLVMValueRef sum, double n)
+{
+    return p_mul(b->e, sum, p_like(sum, 1 / n));
+}
+
+/* ---- The pass, and its end --------------------------------------------------------- */
+
+void eider_row_moment_begin(struct eider_row_build *b, struct eider_row_total *t)
+{
+    LLVMTypeRef type = eider_emit_type(b->e, t->type);
+    t->value = LLVMConstNull(type);
+    t->count = (double)b->layout->length / eider_row_threads(&b->c) / b->width;
+    if (!t->pair) t->reference = p_number(type, __builtin_nan("")); /* until there is one */
+}
+
+LLVMValueRef eider_row_moment_reference(struct eider_row_build *b, struct eider_row_total *t, int n)
+{
+    if (t->pair) return t->pair->reference;
+    LLVMValueRef none = p_compare(b->e, LLVMRealUNO, t->reference, t->reference);
+    t->reference = p_select(b->e, none, mean_of(b, t->top->latest, n), t->reference);
+    return t->reference;
+}
+
+void eider_row_moment_meet(struct eider_row_build *b, struct eider_row_total *t)
+{
+    int threads = b->c.row < EIDER_ROW_WARP ? b->c.row : EIDER_ROW_WARP;
+    LLVMValueRef from = t->pair ? t->pair->unmoved_reference : t->reference;
+    int width = LLVMGetTypeKind(LLVMTypeOf(t->value)) == LLVMVectorTypeKind ? b->width : 1;
+    double all = t->count * b->width * threads;
+    LLVMValueRef to = mean_of(b, t->top->value, all);
+    LLVMValueRef by = p_sub(b->e, from, eider_row_spread(b, to, width));
+    t->unmoved = t->value;
+    t->unmoved_reference = from;
+    t->value = moved(b, t, t->value, t->pair ? t->pair->unmoved : NULL, t->count, by);
+    t->reference = to;
+    t->count = all;
+}
+
+void eider_row_moment_start(struct eider_row_build *b, struct eider_row_total *t, int members)
+{
+    t->reference = mean_of(b, t->top->value, t->count * members);
+}
+
+LLVMValueRef eider_row_moment_taken(struct eider_row_build *b, const struct eider_row_total *t,
+                                    int k)
+{
+    LLVMValueRef from = mean_of(b, t->top->taken[k], t->count);
+    LLVMValueRef by = p_sub(b->e, from, t->reference);
+    return moved(b, t, t->taken[k], t->pair ? t->pair->taken[k] : NULL, t->count, by);
+}
+
+LLVMValueRef eider_row_moment_end(struct eider_row_build *b, const struct eider_row_total *t,
+                                  LLVMValueRef reference)
+{
+    LLVMValueRef by = p_sub(b->e, t->reference, reference);
+    return moved(b, t, t->value, t->pair ? t->pair->value : NULL, t->count, by);
+}
