@@ -23,6 +23,7 @@ import csv
 import ctypes
 import importlib.util
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -59,15 +60,18 @@ def load(source, name, directory):
 
 
 def events_us(calls, repeat):
-    """Median microseconds of each call, the calls taking turns."""
+    """Median microseconds of each call, the calls taking turns, in another order every time: what
+    one leaves in the L2 cache to be written counts for the next."""
     for call in calls:
         call()
         call()
     pairs = [[(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
               for _ in calls] for _ in range(repeat)]
     torch.cuda.synchronize()
-    for round_pairs in pairs:
-        for call, (start, stop) in zip(calls, round_pairs):
+    for number, round_pairs in enumerate(pairs):
+        turns = list(zip(calls, round_pairs))
+        random.Random(number).shuffle(turns)
+        for call, (start, stop) in turns:
             start.record()
             call()
             stop.record()

@@ -39,6 +39,7 @@ struct eider_row_config eider_row_config_of(const struct eider_config *config)
         .online = number_or(config, EIDER_PARAM_online, 0),
         .split = number_or(config, EIDER_PARAM_split, 1),
         .mbarrier = number_or(config, EIDER_PARAM_mbarrier, 0),
+        .ahead = number_or(config, EIDER_PARAM_ahead, 0),
         .load = (enum eider_load_policy)config->choice[EIDER_PARAM_load],
         .store = (enum eider_store_policy)config->choice[EIDER_PARAM_store],
     };
@@ -144,6 +145,17 @@ static int goes_once(const struct eider_graph *g, const struct eider_layout *lay
     return most == 0 || (most == 1 && !outputs);
 }
 
+/* Whether node `id` is the mean of differences from the mean, or of their squares. */
+static int is_moment(const struct eider_graph *g, eider_node id)
+{
+    eider_node term = eider_graph_args(g, id)[0];
+    const eider_node *args = eider_graph_args(g, term);
+    if (g->cells[term].op == EIDER_OP_mul && args[0] == args[1]) term = args[0];
+    args = eider_graph_args(g, term);
+    return g->cells[term].op == EIDER_OP_sub && g->cells[args[1]].op == EIDER_OP_mean &&
+           eider_graph_args(g, args[1])[0] == args[0];
+}
+
 static eider_status look_at_nodes(const struct eider_graph *program, struct eider_layout *out)
 {
     uint8_t *bits = eider_mem_alloc(&program->allocator, program->n_cells);
@@ -154,6 +166,7 @@ static eider_status look_at_nodes(const struct eider_graph *program, struct eide
         if (op == EIDER_OP_pick && bits[eider_graph_args(program, id)[1]] & EIDER_BY_COL)
             out->gathers = 1;
         out->work += op != EIDER_OP_input && bits[id] & EIDER_BY_COL;
+        out->moments |= op == EIDER_OP_mean && is_moment(program, id);
     }
     memset(bits, 0, program->n_cells);
     out->once = goes_once(program, out, bits);
@@ -367,7 +380,8 @@ const struct eider_template eider_template_row = {
     .doc = "over rows: reductions along the last dimension, and everything around them",
     .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) |
             USES(keep) | USES(cluster) | USES(shared) | USES(async) | USES(resident) |
-            USES(registers) | USES(online) | USES(split) | USES(mbarrier),
+            USES(registers) | USES(online) | USES(split) | USES(mbarrier) |
+            USES(ahead),
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,

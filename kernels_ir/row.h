@@ -69,7 +69,7 @@
 /* A config as numbers. */
 struct eider_row_config {
     int vec, unroll, block, row, keep, cluster, shared, async, resident, registers, online, split,
-        mbarrier;
+        mbarrier, ahead;
     enum eider_load_policy load;
     enum eider_store_policy store;
 };

@@ -12,6 +12,7 @@
 #define SPLIT_BLOCK 512       /* threads, of each part of a row */
 #define SPLIT_BYTES (2 << 20) /* of a row in one input: where rows are split */
 #define CPU_CLUSTER_BLOCK 32  /* threads, where clusters are asked for */
+#define COLUMN_ROW 128        /* threads of a row that has weights: one vector each, up to here */
 #define GPU_RAGGED_MIN 64     /* vectors of a row: below that, edges cost more than vectors save */
 #define CPU_RAGGED_MIN 4      /* likewise */
 
@@ -63,6 +64,7 @@ static int threads_for(const struct eider_row_traits *t, int is_short, int64_t v
                              : 2 * EIDER_ROW_VECTORS_KEPT;
     if (is_light && is_short) wanted /= is_narrow ? 2 : 4;
     if (t->heavy && !t->once && t->n_inputs == 1 && is_short) wanted = EIDER_ROW_VECTORS_KEPT;
+    if (t->columns == 1 && t->n_inputs == 1 && vectors <= COLUMN_ROW) wanted = 1;
     if (wanted > most) wanted = most;
     while (row < ROW_ENOUGH && (int64_t)row * cluster * wanted < vectors) row *= 2;
     if (row < ROW_ENOUGH) return row;
@@ -99,7 +101,9 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     int64_t threads = (int64_t)row * cluster, each = (vectors + threads - 1) / threads;
     eider_config_choose(config, EIDER_PARAM_keep, eider_row_kept(each < most ? each : most));
     int edges = eider_row_shifts(layout, vec) || layout->length % vec;
-    eider_config_choose(config, EIDER_PARAM_unroll, edges || vec * t.n_inputs > 16 ? 1 : 2);
+    int stays = t.columns && t.n_inputs > 1 && each <= most; /* so weights are all that is loaded */
+    eider_config_choose(config, EIDER_PARAM_unroll,
+                        edges || stays || vec * t.n_inputs > 16 ? 1 : 2);
 }
 
 /* No row has 96 threads. */
@@ -187,8 +191,11 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
     eider_config_choose(config, EIDER_PARAM_resident, 0);
     eider_config_choose(config, EIDER_PARAM_mbarrier, 0);
     int is_read_again = facts->target.sm && !eider_config_number(config, EIDER_PARAM_keep);
-    eider_config_choose(config, EIDER_PARAM_online, is_read_again);
+    eider_config_choose(config, EIDER_PARAM_online,
+                        is_read_again || (facts->target.sm && layout->moments));
     struct eider_row_traits t = eider_row_traits_of(layout);
+    eider_config_choose(config, EIDER_PARAM_ahead,
+                        facts->target.sm && t.columns && t.n_inputs == 1);
     int passes_by = facts->target.sm && t.once && !t.stores;
     int is_short = layout->length && layout->length <= SHORT_LENGTH && t.widest <= 2;
     eider_config_choose(config, EIDER_PARAM_registers, passes_by && is_short ? SHORT_REGISTERS : 0);

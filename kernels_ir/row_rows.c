@@ -183,7 +183,7 @@ void eider_row_do_all(struct eider_row_build *b)
 {
     struct eider_row_vector *kept = eider_row_vectors(b, b->c.keep);
     struct eider_row_vector *rest = eider_row_vectors(b, b->c.unroll);
-    b->ahead = b->part ? NULL : eider_row_vectors(b, b->c.unroll);
+    b->ahead = b->c.ahead && !b->part ? eider_row_vectors(b, b->c.unroll) : NULL;
     if (b->e->status != EIDER_OK) return;
     b->loaded = eider_row_inputs(b, b->plan.live) & ~eider_row_shared_inputs(b);
     b->columns = b->rows_memory && b->leader < 0 ? columns_of(b) : 0;

@@ -476,15 +476,22 @@ static int is_largest_of(const struct rewrite *w, eider_node n, eider_node a)
     return (is(w, n, EIDER_OP_amax) || is(w, n, EIDER_OP_rmax)) && arg(w, n, 0) == a;
 }
 
-/* sum(exp(a - max(a))): the largest term is 1, and what a term loses in relative accuracy by
- * a short power it has lost in size before. */
-static eider_node fast_sum(struct rewrite *w, eider_node n)
+/* The power in sum(exp(a - max(a))), or 0: the largest term is 1, and what a term loses in relative
+ * accuracy by a short power it has lost in size before. */
+static eider_node power_in_sum(const struct rewrite *w, eider_node n)
 {
     eider_node power = arg(w, n, 0);
-    if (!is(w, power, EIDER_OP_exp) || w->uses[power] > 1) return 0;
+    if (!is(w, n, EIDER_OP_sum) || !is(w, power, EIDER_OP_exp)) return 0;
     eider_node fall = arg(w, power, 0);
-    if (!is(w, fall, EIDER_OP_sub) || !is_largest_of(w, arg(w, fall, 1), arg(w, fall, 0))) return 0;
-    eider_node scaled = mul(w, mapped(w, fall), number(w, LOG2E));
+    int falls = is(w, fall, EIDER_OP_sub) && is_largest_of(w, arg(w, fall, 1), arg(w, fall, 0));
+    return falls ? power : 0;
+}
+
+static eider_node fast_sum(struct rewrite *w, eider_node n)
+{
+    eider_node power = power_in_sum(w, n);
+    if (!power || w->uses[power] > 1) return 0;
+    eider_node scaled = mul(w, mapped(w, arg(w, power, 0)), number(w, LOG2E));
     power = eider_graph_unary(w->to, EIDER_OP_m_ex2, scaled);
     return eider_graph_unary(w->to, EIDER_OP_sum, power);
 }
@@ -566,14 +573,21 @@ static void unify(struct rewrite *w)
     }
 }
 
-static void mark_wide(const struct eider_graph *g, const eider_dtype *dtypes, uint8_t *wide)
+/* What f32 outputs need, but for powers that are summed, which may be short. */
+static void mark_wide(struct rewrite *w, const eider_dtype *dtypes, uint8_t *wide)
 {
+    const struct eider_graph *g = w->from;
     for (uint32_t i = 0; i < g->n_operands; i++)
         if (g->operands[i].kind == EIDER_OUTPUT && eider_dtype_size(dtypes[i]) > 2)
             wide[g->operands[i].node] = 1;
-    for (eider_node n = g->n_cells; n-- > 1;)
-        for (uint32_t k = 0; k < g->cells[n].n_args && wide[n]; k++)
-            wide[eider_graph_args(g, n)[k]] = 1;
+    for (eider_node n = g->n_cells; n-- > 1;) {
+        if (!wide[n] || g->cells[n].n_args == 0) continue;
+        eider_node power = power_in_sum(w, n);
+        if (power)
+            wide[arg(w, power, 0)] = 1;
+        else
+            for (uint32_t k = 0; k < g->cells[n].n_args; k++) wide[eider_graph_args(g, n)[k]] = 1;
+    }
 }
 
 static eider_status rewrite_all(struct rewrite *w)
@@ -616,7 +630,7 @@ eider_status eider_mathmode(const struct eider_graph *from, eider_math math,
         w.types = bytes;
         w.live = bytes + n;
         w.wide = bytes + 2 * n;
-        mark_wide(from, dtypes, bytes + 2 * n);
+        mark_wide(&w, dtypes, bytes + 2 * n);
         if (status == EIDER_OK) status = rewrite_all(&w);
     }
     eider_mem_free(&from->allocator, counts);

@@ -35,6 +35,7 @@ struct eider_layout {
     int32_t alike;      /* rows: in all operands where it differs, each begins at the same address
                          * modulo 16 bytes, in elements; only the default rule reads it */
     int32_t once;       /* rows: one pass can do all; only the default rule reads it, ... */
+    int32_t moments;    /* ... differences from a mean are averaged, ... */
     uint32_t work;      /* ... and how many operations there are for each element, as written: an
                          * activation is one */
     int64_t count;      /* elements of the example; 0 when unknown.  Only the default rule
