@@ -237,7 +237,7 @@ static eider_status check_cluster(struct eider_target target, const struct eider
                           target.sm, EIDER_ROW_CLUSTER_SM);
     if (c->row < EIDER_ROW_WARP)
         return eider_fail(EIDER_CONFIG,
-                          "cluster=%d, row=%d: of each block that shares a row at least %d threads do",
+                          "cluster=%d, row=%d: at least %d threads of each block share a row",
                           c->cluster, c->row, EIDER_ROW_WARP);
     return EIDER_OK;
 }
@@ -380,8 +380,7 @@ const struct eider_template eider_template_row = {
     .doc = "over rows: reductions along the last dimension, and everything around them",
     .uses = USES(vec) | USES(unroll) | USES(block) | USES(load) | USES(store) | USES(row) |
             USES(keep) | USES(cluster) | USES(shared) | USES(async) | USES(resident) |
-            USES(registers) | USES(online) | USES(split) | USES(mbarrier) |
-            USES(ahead),
+            USES(registers) | USES(online) | USES(split) | USES(mbarrier) | USES(ahead),
     .takes = row_takes,
     .layout = eider_row_layout,
     .defaults = eider_row_defaults,

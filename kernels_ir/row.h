@@ -331,7 +331,7 @@ void eider_row_load_shared(struct eider_row_build *b, struct eider_row_vector *v
 
 /* Sums that need the result of another reduction of the same pass. */
 enum {
-    EIDER_ROW_POWERS = 1,       /* of differences from the largest value, or from that made finite */
+    EIDER_ROW_POWERS = 1,       /* of differences from the largest value, maybe made finite */
     EIDER_ROW_FIRST_MOMENT = 2, /* of differences from the mean, ... */
     EIDER_ROW_SECOND_MOMENT = 4 /* ... of their squares */
 };
@@ -367,8 +367,8 @@ struct eider_row_total {
     const struct eider_row_total *top; /* the largest value, or the sum; NULL: this is none */
     LLVMValueRef reference;            /* what has been taken off, like `value` */
     /* A moment: */
-    const struct eider_row_total *pair; /* the first one, of a second; NULL: there is none */
-    double count;                       /* elements of each value */
+    const struct eider_row_total *pair;      /* the first one, of a second; NULL: there is none */
+    double count;                            /* elements of each value */
     LLVMValueRef unmoved, unmoved_reference; /* before threads met */
 };
 
@@ -444,8 +444,8 @@ void eider_row_online_begin(struct eider_row_build *b, struct eider_row_total *t
 /* Adds the terms of `n` contexts, which that reduction has taken already. */
 void eider_row_online_add(struct eider_row_build *b, struct eider_row_total *t,
                           struct eider_row_context *const *contexts, int n);
-/* That reduction has what several lanes and threads had; brings their sums to the same reference, to
- * be added. */
+/* That reduction has what several lanes and threads had; brings their sums to the same reference,
+ * to be added. */
 void eider_row_online_meet(struct eider_row_build *b, struct eider_row_total *t);
 /* `members` sums are to be added, and what that reduction has is of all of them. */
 void eider_row_online_start(struct eider_row_build *b, struct eider_row_total *t, int members);

@@ -12,7 +12,8 @@
 uint64_t eider_row_ahead_inputs(const struct eider_row_build *b, const uint8_t *need)
 {
     uint64_t which = eider_row_inputs(b, need) & eider_row_shared_inputs(b) & ~b->columns;
-    return b->ahead && b->layout->length && !b->ragged && !b->elements && !b->vectors_ok ? which : 0;
+    int whole = b->layout->length && !b->ragged && !b->elements && !b->vectors_ok;
+    return b->ahead && whole ? which : 0;
 }
 
 void eider_row_ahead_load(struct eider_row_build *b, const struct eider_row_batch *batch)

@@ -5,14 +5,11 @@
  */
 #include "row_traits.h"
 
-#define SHORT_LENGTH 256   /* elements: rows that leave few to each thread */
-#define SHORT_REGISTERS 64 /* of 16-bit rows that are only read: the assembler takes too few */
-#define ROW_ENOUGH 512     /* threads of a row that have enough in flight with two vectors each */
+#define ROW_ENOUGH 512 /* threads of a row that have enough in flight with two vectors each */
 #define CPU_VEC 16
 #define SPLIT_BLOCK 512       /* threads, of each part of a row */
 #define SPLIT_BYTES (2 << 20) /* of a row in one input: where rows are split */
 #define CPU_CLUSTER_BLOCK 32  /* threads, where clusters are asked for */
-#define COLUMN_ROW 128        /* threads of a row that has weights: one vector each, up to here */
 #define GPU_RAGGED_MIN 64     /* vectors of a row: below that, edges cost more than vectors save */
 #define CPU_RAGGED_MIN 4      /* likewise */
 
@@ -53,18 +50,46 @@ static int whole_warps(int row)
     return row < EIDER_ROW_WARP ? EIDER_ROW_WARP : row;
 }
 
-/* As many threads as leave a few vectors to each: fewest where there is much to load, and from
- * ROW_ENOUGH threads on as many as registers take.  Measured on an H200 (bench/RESULTS.md). */
-static int threads_for(const struct eider_row_traits *t, int is_short, int64_t vectors, int most,
-                       int row, int cluster)
+/* Short rows: how many vectors of them a thread has.  Measured on an H200 (bench/RESULTS.md). */
+static const struct short_rule {
+    int width, kind, class;
+    int most;   /* elements of a row; 0: any */
+    int kept;   /* vectors of a thread */
+    int access; /* bytes of a vector; 0: 16 */
+    int registers, online;
+    const char *load; /* NULL: as everywhere */
+} short_rules[] = {
+    {NARROW, MAP, ANY, 256, .kept = 8, .access = 8, .load = "cs"},
+    {WIDE, MAP, ANY, 256, .kept = 1},
+    {NARROW | WIDE, MAP, ANY, 0, .kept = 2},
+    {NARROW, ONCE, ANY, 1024, .kept = 4, .registers = 64, .online = 1, .load = "cs"},
+    {WIDE, ONCE, ANY, 256, .kept = 2, .load = "cs"},
+    {NARROW | WIDE, ONCE, ANY, 0, .kept = 8, .load = "cs"},
+    {NARROW, ONE, HEAVY, 0, .kept = 8, .access = 8},
+    {NARROW, ONE, PLAIN, 256, .kept = 1},
+    {NARROW, ONE, COLUMN, 256, .kept = 2},
+    {NARROW, ONE, COLUMN, 1024, .kept = 1},
+    {WIDE, ONE, PLAIN | HEAVY, 256, .kept = 4},
+    {WIDE, ONE, COLUMN, 256, .kept = 1},
+    {NARROW | WIDE, ONE, ANY, 0, .kept = 2},
+    {NARROW | WIDE, MANY, ANY, 1024, .kept = 1},
+    {NARROW | WIDE, MANY, ANY, 0, .kept = 2},
+};
+
+/* The first one that fits; there is one for everything. */
+static const struct short_rule *short_rule_for(const struct eider_row_traits *t, int64_t length)
 {
-    int is_narrow = t->widest <= 2, is_light = t->n_inputs == 1 && (is_narrow || !t->stores);
-    int wanted = !is_light   ? EIDER_ROW_VECTORS_KEPT / 2
-                 : t->stores ? EIDER_ROW_VECTORS_KEPT
-                             : 2 * EIDER_ROW_VECTORS_KEPT;
-    if (is_light && is_short) wanted /= is_narrow ? 2 : 4;
-    if (t->heavy && !t->once && t->n_inputs == 1 && is_short) wanted = EIDER_ROW_VECTORS_KEPT;
-    if (t->columns == 1 && t->n_inputs == 1 && vectors <= COLUMN_ROW) wanted = 1;
+    const struct short_rule *r = short_rules;
+    while (!(r->width & t->width && r->kind & t->kind && r->class & t->class) ||
+           (r->most && (!length || length > r->most)))
+        r++;
+    return r;
+}
+
+/* As many threads as leave `wanted` vectors to each, and from ROW_ENOUGH threads on as many as
+ * registers take. */
+static int threads_for(int64_t vectors, int wanted, int most, int row, int cluster)
+{
     if (wanted > most) wanted = most;
     while (row < ROW_ENOUGH && (int64_t)row * cluster * wanted < vectors) row *= 2;
     if (row < ROW_ENOUGH) return row;
@@ -79,14 +104,16 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     struct eider_row_traits t = eider_row_traits_of(layout);
     int fixed_cluster = config->choice[EIDER_PARAM_cluster] >= 0;
     int cluster = fixed_cluster ? eider_config_number(config, EIDER_PARAM_cluster) : 1;
-    int vec = eider_config_choose(
-        config, EIDER_PARAM_vec,
-        vector_of(layout, EIDER_MAP_ACCESS_BYTES / t.widest, t.align, GPU_RAGGED_MIN));
+    const struct short_rule *r = short_rule_for(&t, layout->length);
+    int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
+    int widest = access > t.widest ? access / t.widest : 1;
+    int vec = eider_config_choose(config, EIDER_PARAM_vec,
+                                  vector_of(layout, widest, t.align, GPU_RAGGED_MIN));
     int64_t vectors = eider_row_vectors_of(layout, vec);
     int most = EIDER_ROW_ELEMENTS_KEPT / (vec * t.n_inputs),
         row = cluster > 1 ? EIDER_ROW_GPU_BLOCK : 1;
     if (most < 1) most = 1;
-    row = threads_for(&t, layout->length <= SHORT_LENGTH, vectors, most, row, cluster);
+    row = threads_for(vectors, r->kept, most, row, cluster);
     int fixed = config->choice[EIDER_PARAM_block] < 0
                     ? EIDER_ROW_GPU_BLOCK_MAX
                     : eider_config_number(config, EIDER_PARAM_block);
@@ -104,6 +131,9 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     int stays = t.columns && t.n_inputs > 1 && each <= most; /* so weights are all that is loaded */
     eider_config_choose(config, EIDER_PARAM_unroll,
                         edges || stays || vec * t.n_inputs > 16 ? 1 : 2);
+    eider_config_choose(config, EIDER_PARAM_registers, r->registers);
+    if (r->online) eider_config_choose(config, EIDER_PARAM_online, 1);
+    if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
 }
 
 /* No row has 96 threads. */
@@ -196,9 +226,7 @@ void eider_row_defaults(const struct eider_layout *layout, const struct eider_de
     struct eider_row_traits t = eider_row_traits_of(layout);
     eider_config_choose(config, EIDER_PARAM_ahead,
                         facts->target.sm && t.columns && t.n_inputs == 1);
-    int passes_by = facts->target.sm && t.once && !t.stores;
-    int is_short = layout->length && layout->length <= SHORT_LENGTH && t.widest <= 2;
-    eider_config_choose(config, EIDER_PARAM_registers, passes_by && is_short ? SHORT_REGISTERS : 0);
-    eider_config_choose_word(config, EIDER_PARAM_load, passes_by ? "cs" : "ca");
+    eider_config_choose(config, EIDER_PARAM_registers, 0);
+    eider_config_choose_word(config, EIDER_PARAM_load, t.once && !t.stores ? "cs" : "ca");
     eider_config_choose_word(config, EIDER_PARAM_store, "wb");
 }

@@ -12,17 +12,12 @@
  * or, filled asynchronously, in shared memory, since registers for what is in flight would leave
  * too few warps.
  */
-enum { MAP = 1, ONCE = 2, ONE = 4, MANY = 8 };
-enum { PLAIN = 1, HEAVY = 2, COLUMN = 4, COLUMNS = 8, ANY = 15 };
-enum { NARROW = 1, WIDE = 2 };
 #define KIB 1024
 
 static const struct long_rule {
-    int width; /* elements of 16 bits or fewer; more */
-    int kind;  /* one pass does all, with elements stored or without; more, over so many inputs */
-    int class; /* all rows share no input, with few operations or many; one; more */
-    int above; /* KiB of a row, in all inputs together */
-    int block; /* KiB of which a block takes as many; the rest others, of its cluster, or, where
+    int width, kind, class;
+    int above;     /* KiB of a row, in all inputs together */
+    int block;     /* KiB of which a block takes as many; the rest others, of its cluster, or, where
                     * nothing is reduced, any; 0: all */
     int row, keep; /* keep: vectors in registers */
     int shares;    /* the others stay in shared memory */
@@ -42,13 +37,14 @@ static const struct long_rule {
     {NARROW, ONE, PLAIN, 4, 0, 256, .unroll = 4, .load = "last", .store = "first"},
     {NARROW, ONE, PLAIN, 8, 0, 512, .unroll = 4, .load = "last", .store = "first"},
     {NARROW, ONE, PLAIN, 32, 0, 512, .unroll = 4, .load = "last"},
-    {NARROW, ONE, HEAVY, 8, 16, 128, 16, .access = 8, .unroll = 2},
-    {NARROW, ONE, HEAVY, 16, 32, 256, 16, .access = 8, .unroll = 2},
-    {NARROW, ONE, HEAVY, 32, 0, 512, .shares = 1, .unroll = 4},
+    {NARROW, ONE, HEAVY, 8, 0, 256, 2, .shares = 1, .unroll = 1},
+    {NARROW, ONE, HEAVY, 16, 0, 512, 1, .shares = 1, .unroll = 1},
+    {NARROW, ONE, HEAVY, 32, 0, 512, 2, .shares = 1, .unroll = 1},
     {NARROW, ONE, PLAIN | HEAVY, 64, 16, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, PLAIN, 128, 32, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, PLAIN, 256, 64, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {NARROW, ONE, HEAVY, 128, 64, 256, .shares = 1, .unroll = 2, .mbarrier = 1},
+    {NARROW, ONE, HEAVY, 128, 32, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, HEAVY, 256, 64, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, COLUMN, 4, 0, 256, .unroll = 2, .load = "last", .store = "first"},
     {NARROW, ONE, COLUMN, 8, 0, 512, .unroll = 2, .load = "last"},
     {NARROW, ONE, COLUMN, 32, 0, 512, .unroll = 4, .load = "last"},
@@ -61,7 +57,7 @@ static const struct long_rule {
     {NARROW, ONE, COLUMNS, 256, 64, 256, 4, .shares = 1, .unroll = 2},
 
     {WIDE, ONE, PLAIN | COLUMNS, 8, 0, 256, .unroll = 4, .load = "last", .store = "first"},
-    {WIDE, ONE, HEAVY, 8, 0, 128, .unroll = 2, .load = "last", .store = "first"},
+    {WIDE, ONE, HEAVY, 8, 0, 512, 2, .unroll = 1},
     {WIDE, ONE, HEAVY, 16, 0, 256, .unroll = 4, .load = "last", .store = "first"},
     {WIDE, ONE, HEAVY, 32, 0, 512, .unroll = 4, .load = "last"},
     {WIDE, ONE, COLUMN, 8, 0, 512, .unroll = 2, .load = "last", .store = "first"},
@@ -72,7 +68,7 @@ static const struct long_rule {
     {WIDE, ONE, PLAIN | HEAVY, 64, 16, 128, 8, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, PLAIN | HEAVY, 128, 64, 512, 8, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, PLAIN, 256, 64, 512, 8, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, HEAVY, 256, 64, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, HEAVY, 256, 64, 256, 16, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, PLAIN | HEAVY, 512, 128, 256, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, COLUMN, 64, 16, 128, 8, .unroll = 4, .mbarrier = 1},
     {WIDE, ONE, COLUMN, 128, 32, 128, 16, .unroll = 4, .mbarrier = 1},
@@ -92,7 +88,7 @@ static const struct long_rule {
 
     {WIDE, MANY, ANY, 64, 128, 512, .shares = 1, .unroll = 2},
     {WIDE, MANY, PLAIN | HEAVY, 128, 128, 512, 8, .unroll = 1},
-    {WIDE, MANY, PLAIN | HEAVY, 1024, 128, 1024, 4, .unroll = 1},
+    {WIDE, MANY, PLAIN | HEAVY, 1024, 256, 1024, 4, .shares = 1, .unroll = 1},
     {WIDE, MANY, COLUMN | COLUMNS, 128, 256, 1024, 4, .shares = 1, .unroll = 2},
     {WIDE, MANY, COLUMN | COLUMNS, 256, 64, 512, 4, .unroll = 4, .mbarrier = 1},
     {WIDE, MANY, COLUMN | COLUMNS, 512, 256, 1024, 4, .shares = 1, .unroll = 2},
@@ -102,12 +98,9 @@ static const struct long_rule {
 static const struct long_rule *long_rule_for(const struct eider_row_traits *t, int64_t bytes)
 {
     const struct long_rule *found = NULL;
-    int width = t->widest <= 2 ? NARROW : WIDE;
-    int class = t->columns > 1 ? COLUMNS : t->columns ? COLUMN : t->heavy ? HEAVY : PLAIN;
-    int kind = t->once ? (t->stores ? MAP : ONCE) : (t->n_inputs > 1 ? MANY : ONE);
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
-        int fits = r->width & width && r->kind & kind && r->class & class;
+        int fits = r->width & t->width && r->kind & t->kind && r->class & t->class;
         if (fits && bytes > (int64_t)r->above * KIB) found = r;
     }
     return found;

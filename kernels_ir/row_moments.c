@@ -3,8 +3,8 @@
  * sum(x - m) and sum((x - m) * (x - m)), where m is the mean of x in the row, have to know m first:
  * one pass for m, and one for them.  Here each lane of a thread takes off a reference of its own
  * instead, the mean of the first elements that it sees, and what several lanes, threads or blocks
- * have is brought to the mean of them all (Chan, Golub and LeVeque, Updating formulae and a pairwise
- * algorithm for computing sample variances, 1979): with n elements, from reference r to s,
+ * have is brought to the mean of them all: with n elements, from reference r to s (Chan, Golub and
+ * LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979),
  *
  *     sum(x - s)     = sum(x - r) + n (r - s)
  *     sum((x - s)^2) = sum((x - r)^2) + (r - s) (2 sum(x - r) + n (r - s))
@@ -56,8 +56,8 @@ int eider_row_moment_of(const struct eider_lowered *l, eider_node sum, struct ei
     int squares = cell_of(l, term)->op == EIDER_OP_mul && arg(l, term, 0) == arg(l, term, 1);
     if (squares) difference = arg(l, term, 0);
     if (cell_of(l, difference)->op != EIDER_OP_sub) return 0;
-    *out = (struct eider_row_online){.kind = squares ? EIDER_ROW_SECOND_MOMENT
-                                                     : EIDER_ROW_FIRST_MOMENT,
+    *out = (struct eider_row_online){.kind =
+                                         squares ? EIDER_ROW_SECOND_MOMENT : EIDER_ROW_FIRST_MOMENT,
                                      .term = term,
                                      .value = arg(l, difference, 0),
                                      .reference = arg(l, difference, 1)};

@@ -223,8 +223,8 @@ static struct range range_of(struct eider_row_build *b, int64_t first, LLVMValue
     return r;
 }
 
-/* What is done with `n` vectors at `at`, of which so much is known (eider_row_place).  `after` comes
- * after them and is loaded before; NULL: these have not been loaded ahead themselves. */
+/* What is done with `n` vectors at `at`, of which so much is known (eider_row_place).  `after` are
+ * those after them, loaded before they are done; NULL: these have not been loaded ahead. */
 static void do_vectors(struct eider_row_build *b, const struct pass *pass,
                        const struct segment *segment, struct eider_row_vector *vectors, int n,
                        LLVMValueRef at, int64_t known, const struct eider_row_batch *after)
@@ -456,8 +456,7 @@ static struct eider_row_batch first_shared(const struct eider_row_build *b, cons
 static struct eider_row_batch kept_from(const struct eider_row_build *b, const struct pass *pass,
                                         struct eider_row_vector *kept, int n)
 {
-    struct eider_row_batch batch = {
-        .kept = kept + n, .at = n * stride_of(b), .which = pass->ahead};
+    struct eider_row_batch batch = {.kept = kept + n, .at = n * stride_of(b), .which = pass->ahead};
     batch.n = b->c.keep - n < b->c.unroll ? b->c.keep - n : b->c.unroll;
     return n < b->c.keep ? batch : first_shared(b, pass);
 }

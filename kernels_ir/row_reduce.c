@@ -455,8 +455,8 @@ static int rows_of_block(const struct eider_row_build *b)
     return b->c.block / b->c.row;
 }
 
-/* The warps of a row in a cluster have one exchange as long as each thread of a warp takes but a few, and
- * the slots take no more memory than rows leave to them. */
+/* The warps of a row in a cluster have one exchange as long as each thread of a warp takes but a
+ * few, and the slots take no more memory than rows leave to them. */
 static int is_direct(const struct eider_row_build *b)
 {
     int warps = b->c.row / EIDER_ROW_WARP * b->c.cluster, slots = warps * rows_of_block(b);

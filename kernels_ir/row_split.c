@@ -85,7 +85,8 @@ eider_status eider_row_rounds(const struct eider_lowered *program,
     *out = (struct eider_rounds){.n = 1, .last_share = 1};
     if (b.c.split == 1) return EIDER_OK;
     eider_row_differing(layout, in_row);
-    EIDER_TRY(eider_row_plan_create(program, in_row, eider_row_online_kinds(layout, &b.c), &b.plan));
+    EIDER_TRY(
+        eider_row_plan_create(program, in_row, eider_row_online_kinds(layout, &b.c), &b.plan));
     out->n = count_rounds(program->graph, &b.plan, layout);
     if (out->n > 1) out->unit_bytes = (uint64_t)slots_of(&b) * EIDER_ROW_SLOT_BYTES;
     if (!has_outputs(layout, 1)) out->last_share = (uint32_t)b.c.split;

@@ -24,6 +24,9 @@ struct eider_row_traits eider_row_traits_of(const struct eider_layout *layout)
         if (operand->align < EIDER_MAP_ACCESS_BYTES && align < t.align) t.align = align;
     }
     if (t.n_inputs == 0) t.n_inputs = 1;
+    t.width = t.widest <= 2 ? NARROW : WIDE;
+    t.kind = t.once ? (t.stores ? MAP : ONCE) : (t.n_inputs > 1 ? MANY : ONE);
+    t.class = t.columns > 1 ? COLUMNS : t.columns ? COLUMN : t.heavy ? HEAVY : PLAIN;
     return t;
 }
 

@@ -14,14 +14,22 @@
 #define EIDER_ROW_CLUSTER_PORTABLE 8 /* blocks, that every GPU with clusters takes */
 #define EIDER_ROW_SPLIT_LENGTH 32768 /* elements of a part of a row at least */
 
+/* What rules ask for: elements of 16 bits or fewer, or more; ... */
+enum { NARROW = 1, WIDE = 2 };
+/* ... one pass does all, with elements stored or without; more, over one input or over more; ... */
+enum { MAP = 1, ONCE = 2, ONE = 4, MANY = 8 };
+/* ... all rows share no input, with few operations or many; one; more. */
+enum { PLAIN = 1, HEAVY = 2, COLUMN = 4, COLUMNS = 8, ANY = 15 };
+
 struct eider_row_traits {
-    int widest;   /* bytes of an element */
-    int n_inputs; /* that differ within the row and between rows */
-    int align;    /* elements that the worst pointer allows in one access */
-    int columns;  /* inputs that all rows share */
-    int stores;   /* there are outputs that differ within the row */
-    int heavy;    /* many operations for each element */
-    int once;     /* one pass does all */
+    int width, kind, class; /* of those above */
+    int widest;             /* bytes of an element */
+    int n_inputs;           /* that differ within the row and between rows */
+    int align;              /* elements that the worst pointer allows in one access */
+    int columns;            /* inputs that all rows share */
+    int stores;             /* there are outputs that differ within the row */
+    int heavy;              /* many operations for each element */
+    int once;               /* one pass does all */
 };
 
 struct eider_row_traits eider_row_traits_of(const struct eider_layout *layout);

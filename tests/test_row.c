@@ -635,7 +635,7 @@ static void refusals_say_why(void **state)
          {8, 8}},
         {"in x, w; y = sum(x) * w",
          "cluster=2,row=8",
-         "cluster=2, row=8: of each block that shares a row at least 32 threads do",
+         "cluster=2, row=8: at least 32 threads of each block share a row",
          {2, 2},
          {8, 8}},
         {"in x, w; y = sum(x) * w",
