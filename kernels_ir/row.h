@@ -346,9 +346,9 @@ struct eider_row_online {
 /* The kinds that kernels of a config have. */
 unsigned eider_row_online_kinds(const struct eider_layout *layout,
                                 const struct eider_row_config *c);
-/* Whether node `sum` is one of these kinds. */
-int eider_row_online_of(const struct eider_lowered *program, eider_node sum, unsigned kinds,
-                        struct eider_row_online *out);
+/* Whether node `sum` is one of these kinds; live[] of each node: the program needs it. */
+int eider_row_online_of(const struct eider_lowered *program, const uint8_t *live, eider_node sum,
+                        unsigned kinds, struct eider_row_online *out);
 
 #define EIDER_ROW_TAKEN_MAX 4 /* values of other threads that one combines by itself */
 
@@ -367,7 +367,7 @@ struct eider_row_total {
     const struct eider_row_total *top; /* the largest value, or the sum; NULL: this is none */
     LLVMValueRef reference;            /* what has been taken off, like `value` */
     /* A moment: */
-    const struct eider_row_total *pair;      /* the first one, of a second; NULL: there is none */
+    const struct eider_row_total *pair;      /* the first one, of a second; NULL: this is a first */
     double count;                            /* elements of each value */
     LLVMValueRef unmoved, unmoved_reference; /* before threads met */
 };
@@ -460,7 +460,7 @@ LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_
 
 /* ---- Moments (row_moments.c) --------------------------------------------------- */
 
-int eider_row_moment_of(const struct eider_lowered *program, eider_node sum,
+int eider_row_moment_of(const struct eider_lowered *program, const uint8_t *live, eider_node sum,
                         struct eider_row_online *out);
 /* Whether all lanes have equally many elements, and not too many for moments. */
 int eider_row_counts(const struct eider_layout *layout, const struct eider_row_config *c);

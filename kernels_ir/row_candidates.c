@@ -22,9 +22,10 @@ static void add_threads(const struct eider_layout *layout, int vec, int row, int
     int block = row < EIDER_ROW_GPU_BLOCK ? EIDER_ROW_GPU_BLOCK : row,
         most = EIDER_ROW_ELEMENTS_KEPT / (vec * t.n_inputs);
     if (row > 1 && row / 2 >= vectors) return; /* half the threads would have nothing */
-    char common[96];
-    snprintf(common, sizeof common, "vec=%d,row=%d,block=%d|%d,cluster=1", vec, row, block,
-             2 * block <= EIDER_ROW_GPU_BLOCK_MAX ? 2 * block : block);
+    char common[112];
+    snprintf(common, sizeof common, "vec=%d,row=%d,block=%d|%d,cluster=1%s", vec, row, block,
+             2 * block <= EIDER_ROW_GPU_BLOCK_MAX ? 2 * block : block,
+             t.columns ? ",ahead=0|1" : "");
     if (each <= REGISTERS_TRIED * (int64_t)most && each <= eider_row_kept(INT32_MAX)) {
         eider_text_add(out, "%s,keep=%d,unroll=%d,load=ca|cs|nc,store=wb|cs\n", common,
                        eider_row_kept(each), unroll);
@@ -54,9 +55,13 @@ static void add_clusters(const struct eider_layout *layout, int vec, int row, in
         if (each < EIDER_ROW_VECTORS_KEPT / 2 ||
             (each > most && blocks < EIDER_ROW_CLUSTER_PORTABLE))
             continue;
-        eider_text_add(
-            out, "vec=%d,row=%d,block=%d,cluster=%d,keep=%d,unroll=%d,load=ca|cs,mbarrier=0|1\n",
-            vec, row, row, blocks, eider_row_kept(each < most ? each : most), unroll);
+        int keep = eider_row_kept(each < most ? each : most);
+        eider_text_add(out, "vec=%d,row=%d,block=%d,cluster=%d,keep=%d,mbarrier=0|1,", vec, row,
+                       row, blocks, keep);
+        if (t.columns)
+            eider_text_add(out, "unroll=2|4,load=ca,ahead=1\n");
+        else
+            eider_text_add(out, "unroll=%d,load=ca|cs\n", unroll);
     }
 }
 
@@ -69,16 +74,20 @@ static void add_shared(const struct eider_layout *layout, struct eider_target ta
     int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : EIDER_ROW_CLUSTER_MAX;
     for (int blocks = 1; blocks <= most; blocks *= 2) {
         int64_t threads = (int64_t)row * blocks, each = (vectors + threads - 1) / threads;
-        int half = eider_row_kept(each / 2), all = eider_row_fitting(&t, target, row, each);
+        int half = eider_row_kept(each / 2), quarter = eider_row_kept(each / 4);
+        int all = eider_row_fitting(&t, target, row, each);
         if (each < EIDER_ROW_VECTORS_KEPT || all < each) continue;
-        char common[96];
-        snprintf(common, sizeof common, "vec=%d,row=%d,block=%d,cluster=%d,async=1", vec, row, row,
-                 blocks);
-        const char *meets = blocks > 1 ? ",mbarrier=0|1" : "";
-        eider_text_add(out, "%s,keep=0,shared=%d,unroll=1|2%s\n", common, all, meets);
+        char common[112];
+        snprintf(common, sizeof common, "vec=%d,row=%d,block=%d,cluster=%d,async=1%s", vec, row,
+                 row, blocks, t.columns ? ",ahead=1" : "");
+        const char *meets = blocks > 1 ? ",mbarrier=0|1" : "", *steps = t.columns ? "1|2|4" : "1";
+        eider_text_add(out, "%s,keep=0,shared=%d,unroll=%s%s\n", common, all,
+                       t.columns ? "2|4|8" : "1|2", meets);
         eider_text_add(out, "%s,keep=0,shared=%d,unroll=2,resident=1\n", common, all);
-        eider_text_add(out, "%s,keep=%d,shared=%d,unroll=1%s\n", common, half,
-                       eider_row_kept(each - half), meets);
+        eider_text_add(out, "%s,keep=%d,shared=%d,unroll=%s%s\n", common, half,
+                       eider_row_kept(each - half), steps, meets);
+        eider_text_add(out, "%s,keep=%d,shared=%d,unroll=%s%s\n", common, quarter,
+                       eider_row_kept(each - quarter), steps, meets);
     }
 }
 

@@ -72,6 +72,8 @@ static const struct short_rule {
     {WIDE, ONE, PLAIN | HEAVY, 256, .kept = 4},
     {WIDE, ONE, COLUMN, 256, .kept = 1},
     {NARROW | WIDE, ONE, ANY, 0, .kept = 2},
+    {NARROW | WIDE, MANY, ANY, 256, .kept = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 0, .kept = 2},
     {NARROW | WIDE, MANY, ANY, 1024, .kept = 1},
     {NARROW | WIDE, MANY, ANY, 0, .kept = 2},
 };

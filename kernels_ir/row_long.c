@@ -24,9 +24,11 @@ static const struct long_rule {
     int unroll;
     int access; /* bytes of a vector; 0: 16 */
     int resident, mbarrier;
+    int edges; /* only rows that do not begin at a vector, or are no whole number of them */
     const char *load, *store; /* NULL: as everywhere */
 } long_rules[] = {
     {NARROW, MAP, ANY, 8, 8, 256, .access = 8, .unroll = 4},
+    {NARROW, MAP, ANY, 64, 32, 512, .access = 8, .unroll = 4, .edges = 1},
     {WIDE, MAP, ANY, 8, 8, 256, .unroll = 2},
 
     {NARROW, ONCE, ANY, 8, 16, 128, 16, .access = 8, .unroll = 2},
@@ -41,9 +43,13 @@ static const struct long_rule {
     {NARROW, ONE, HEAVY, 16, 0, 512, 1, .shares = 1, .unroll = 1},
     {NARROW, ONE, HEAVY, 32, 0, 512, 2, .shares = 1, .unroll = 1},
     {NARROW, ONE, PLAIN | HEAVY, 64, 16, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, PLAIN | HEAVY, 64, 64, 256, 3, .shares = 1, .unroll = 1, .mbarrier = 1,
+     .edges = 1},
     {NARROW, ONE, PLAIN, 128, 32, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {NARROW, ONE, PLAIN, 256, 64, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, HEAVY, 128, 32, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
+    {NARROW, ONE, PLAIN | HEAVY, 128, 32, 256, 2, .shares = 1, .unroll = 1, .mbarrier = 1,
+     .edges = 1},
+    {NARROW, ONE, PLAIN, 256, 64, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, HEAVY, 256, 64, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, COLUMN, 4, 0, 256, .unroll = 2, .load = "last", .store = "first"},
     {NARROW, ONE, COLUMN, 8, 0, 512, .unroll = 2, .load = "last"},
@@ -95,13 +101,14 @@ static const struct long_rule {
 };
 
 /* The last one that fits. */
-static const struct long_rule *long_rule_for(const struct eider_row_traits *t, int64_t bytes)
+static const struct long_rule *long_rule_for(const struct eider_row_traits *t, int64_t bytes,
+                                             int edges)
 {
     const struct long_rule *found = NULL;
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
         int fits = r->width & t->width && r->kind & t->kind && r->class & t->class;
-        if (fits && bytes > (int64_t)r->above * KIB) found = r;
+        if (fits && edges >= r->edges && bytes > (int64_t)r->above * KIB) found = r;
     }
     return found;
 }
@@ -123,7 +130,9 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     struct eider_row_traits t = eider_row_traits_of(layout);
     int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : EIDER_ROW_CLUSTER_PORTABLE, cluster = 1;
     int64_t bytes = layout->length * t.widest * t.n_inputs;
-    const struct long_rule *r = long_rule_for(&t, bytes);
+    int widest = EIDER_MAP_ACCESS_BYTES / t.widest;
+    int edges = eider_row_shifts(layout, widest) || layout->length % widest;
+    const struct long_rule *r = long_rule_for(&t, bytes, edges);
     if (!r || target.sm < EIDER_ROW_ASYNC_SM) return 0;
     int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
     int vec = access > t.widest ? access / t.widest : 1;

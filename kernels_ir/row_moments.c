@@ -49,13 +49,23 @@ static eider_node sum_in(const struct eider_lowered *l, eider_node mean, eider_n
     return is && arg(l, sum, 0) == value ? sum : 0;
 }
 
-int eider_row_moment_of(const struct eider_lowered *l, eider_node sum, struct eider_row_online *out)
+/* Whether the program has the sum of `difference`, which a second moment needs. */
+static int has_first(const struct eider_lowered *l, const uint8_t *live, eider_node difference)
+{
+    for (eider_node id = difference + 1; id < l->graph->n_cells; id++)
+        if (live[id] && cell_of(l, id)->op == EIDER_OP_sum && arg(l, id, 0) == difference) return 1;
+    return 0;
+}
+
+int eider_row_moment_of(const struct eider_lowered *l, const uint8_t *live, eider_node sum,
+                        struct eider_row_online *out)
 {
     if (cell_of(l, sum)->op != EIDER_OP_sum) return 0;
     eider_node term = arg(l, sum, 0), difference = term;
     int squares = cell_of(l, term)->op == EIDER_OP_mul && arg(l, term, 0) == arg(l, term, 1);
     if (squares) difference = arg(l, term, 0);
     if (cell_of(l, difference)->op != EIDER_OP_sub) return 0;
+    if (squares && !has_first(l, live, difference)) return 0;
     *out = (struct eider_row_online){.kind =
                                          squares ? EIDER_ROW_SECOND_MOMENT : EIDER_ROW_FIRST_MOMENT,
                                      .term = term,
@@ -76,14 +86,14 @@ int eider_row_counts(const struct eider_layout *layout, const struct eider_row_c
 
 /* ---- Moving a reference ----------------------------------------------------------- */
 
-/* `value`, of `n` elements, where the reference is `by` less; `first` is the first moment, NULL: it
- * is 0. */
+/* `value`, of `n` elements, where the reference is `by` less; `first`, for a second moment, is the
+ * first one. */
 static LLVMValueRef moved(struct eider_row_build *b, const struct eider_row_total *t,
                           LLVMValueRef value, LLVMValueRef first, double n, LLVMValueRef by)
 {
     LLVMValueRef all = p_mul(b->e, by, p_like(by, n));
     if (t->online.kind == EIDER_ROW_FIRST_MOMENT) return p_add(b->e, value, all);
-    if (first) all = p_add(b->e, all, p_mul(b->e, first, p_like(first, 2)));
+    all = p_add(b->e, all, p_mul(b->e, first, p_like(first, 2)));
     return p_add(b->e, value, p_mul(b->e, by, all));
 }
 

@@ -114,11 +114,11 @@ unsigned eider_row_online_kinds(const struct eider_layout *layout, const struct 
     return eider_row_counts(layout, c) ? EIDER_ROW_POWERS | moments : EIDER_ROW_POWERS;
 }
 
-int eider_row_online_of(const struct eider_lowered *l, eider_node sum, unsigned kinds,
-                        struct eider_row_online *out)
+int eider_row_online_of(const struct eider_lowered *l, const uint8_t *live, eider_node sum,
+                        unsigned kinds, struct eider_row_online *out)
 {
     return (kinds & EIDER_ROW_POWERS && power_of_largest(l, sum, out)) ||
-           (kinds & EIDER_ROW_FIRST_MOMENT && eider_row_moment_of(l, sum, out));
+           (kinds & EIDER_ROW_FIRST_MOMENT && eider_row_moment_of(l, live, sum, out));
 }
 
 /* ---- Values ------------------------------------------------------------------------ */

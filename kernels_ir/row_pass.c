@@ -508,7 +508,8 @@ static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, 
 {
     for (int i = 0; i < n; i++) {
         struct eider_row_online *online = &totals[i].online;
-        if (!eider_row_online_of(b->program, totals[i].node, b->online, online)) continue;
+        if (!eider_row_online_of(b->program, b->plan.live, totals[i].node, b->online, online))
+            continue;
         for (int k = 0; k < i; k++) {
             if (totals[k].node == online->source) totals[i].top = &totals[k];
             if (online->kind == EIDER_ROW_SECOND_MOMENT &&
@@ -554,7 +555,7 @@ static uint64_t read_after(struct eider_row_build *b, uint32_t stage)
 static int is_second_moment(const struct eider_row_build *b, eider_node id)
 {
     struct eider_row_online found;
-    return eider_row_online_of(b->program, id, b->online, &found) &&
+    return eider_row_online_of(b->program, b->plan.live, id, b->online, &found) &&
            found.kind == EIDER_ROW_SECOND_MOMENT;
 }
 

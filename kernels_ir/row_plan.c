@@ -65,7 +65,7 @@ eider_status eider_row_plan_create(const struct eider_lowered *program, const ui
     for (eider_node id = 1; id < g->n_cells; id++) {
         p->varies[id] = (uint8_t)differs(g, id, in_row, p->varies);
         p->level[id] = level_of(g, id, p->level);
-        if (eider_row_online_of(program, id, online, &found)) p->level[id]--;
+        if (eider_row_online_of(program, p->live, id, online, &found)) p->level[id]--;
         p->costly[id] = p->varies[id] && is_costly((enum eider_op)g->cells[id].op);
         if (!p->live[id]) continue;
         if (p->level[id] > p->n_stages) p->n_stages = p->level[id];

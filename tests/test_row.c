@@ -39,6 +39,10 @@ static const char *const schedules[] = {
     "block=32,row=16,vec=1,keep=0,shared=2,unroll=2,resident=1,online=1",
     "block=128,row=128,vec=1,keep=1,unroll=1,resident=1",
     "block=1,row=1,vec=1,keep=2,unroll=1,resident=1",
+    "block=32,row=32,vec=1,keep=2,unroll=1,ahead=1",
+    "block=64,row=64,vec=1,keep=1,shared=3,unroll=2,ahead=1",
+    "block=128,row=32,vec=1,keep=3,shared=2,unroll=2,async=1,ahead=1",
+    "block=64,row=64,vec=1,keep=0,shared=2,unroll=1,resident=1,ahead=1",
 };
 
 static const char *const clusters[] = {
@@ -52,6 +56,8 @@ static const char *const clusters[] = {
     "cluster=2,block=128,row=32,vec=1,keep=1,unroll=1",
     "cluster=4,block=128,row=64,vec=1,keep=0,unroll=2,online=1,mbarrier=1",
     "cluster=2,block=64,row=32,vec=1,keep=1,shared=1,unroll=1,resident=1",
+    "cluster=2,block=32,row=32,vec=1,keep=3,shared=2,unroll=2,ahead=1",
+    "cluster=4,block=64,row=32,vec=1,keep=0,shared=2,unroll=1,ahead=1,mbarrier=1",
 };
 
 /* As many warps as a warp has threads, twice and four times as many. */

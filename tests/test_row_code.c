@@ -202,6 +202,7 @@ static void clusters_meet_at_mbarriers(void **state)
         {"in x: f64; a = argmax(x)", "cluster=2,block=64,row=64,mbarrier=1", 2, 12 * 4},
         {"out s: bool; s = any(x > 1)", "cluster=2,block=64,row=64,mbarrier=1", 1, 4 * 4},
         {"y = x * sum(x)", "cluster=16,block=512,row=512,mbarrier=1", 1, 4 * 16},
+        {"y = x * sum(x)", "cluster=4,block=128,row=32,mbarrier=1", 1, 4 * 16},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -404,6 +405,95 @@ static void elements_in_flight_are_limited(void **state)
     eider_program_release(program);
 }
 
+/* Vectors of 16 bytes that are loaded between the last arrival at a barrier and what follows. */
+static int loads_between(const char *ptx, const char *arrive, const char *wait)
+{
+    const char *from = ptx, *at;
+    while ((at = strstr(from + 1, arrive)) && strstr(at, "ld.global.v4")) from = at;
+    char *part = strndup(from, (size_t)(strstr(from, wait) - from));
+    int n = count(part, "ld.global.v4");
+    free(part);
+    return n;
+}
+
+/* Weights of the first vectors are on their way while threads wait for totals; those of the next
+ * ones are loaded before anything of the ones before is stored. */
+static void what_all_rows_share_is_loaded_ahead(void **state)
+{
+    static const char text[] = "in x, w: column; y = x * rsqrt(mean(x * x)) * w";
+    static const struct {
+        const char *config, *arrive, *wait;
+        int ahead;
+    } cases[] = {
+        {"cluster=4,row=128,block=128,keep=4,unroll=2", "barrier.cluster.arrive.aligned",
+         "barrier.cluster.wait", 2},
+        {"cluster=4,row=128,block=128,keep=0,shared=4,async=1,unroll=4",
+         "barrier.cluster.arrive.aligned", "barrier.cluster.wait", 4},
+        {"cluster=4,row=128,block=128,keep=4,unroll=2,mbarrier=1", "st.async", "mbarrier.try_wait",
+         2},
+        {"cluster=1,row=512,block=512,keep=4,unroll=1", "st.shared", "bar.sync", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < 2 * COUNT(cases); i++) {
+        char config[160];
+        eider_kernel *kernel;
+        int ahead = i % 2 ? cases[i / 2].ahead : 0;
+        snprintf(config, sizeof config, "vec=4,%s,ahead=%d", cases[i / 2].config, (int)(i % 2));
+        const char *ptx = ptx_of(text, config, 8192, &kernel);
+        int got = loads_between(ptx, cases[i / 2].arrive, cases[i / 2].wait);
+        if (got != ahead) fail_msg("%s: %d vectors, not %d", config, got, ahead);
+        const char *store = strstr(ptx, "st.global.v4");
+        char *before = strndup(ptx, (size_t)(store - ptx));
+        int n = count(before, "ld.global.v4"), own = strstr(config, "keep=0") ? 0 : 4;
+        int together = strstr(config, "unroll=1") ? 1 : strstr(config, "unroll=2") ? 2 : 4;
+        int more = ahead && own ? together : 0; /* those of the next vectors */
+        if (n != own + together + more) fail_msg("%s: %d loads before a store", config, n);
+        free(before);
+        eider_kernel_release(kernel);
+    }
+    /* Rows of any length, and those that begin anywhere, have none. */
+    eider_kernel *kernel;
+    const char *ptx =
+        ptx_of(text, "cluster=4,row=128,block=128,keep=4,unroll=2,ahead=1,vec=4", 8191, &kernel);
+    assert_int_equal(loads_between(ptx, "barrier.cluster.arrive.aligned", "barrier.cluster.wait"),
+                     0);
+    eider_kernel_release(kernel);
+}
+
+/* A power that is summed for an f32 result and multiplied for a bf16 one is a short one; for an
+ * f32 one it is not. */
+static void a_power_is_as_good_as_its_results_need(void **state)
+{
+    static const char text[] = "in x; out l: f32, y; m = max(x); e = exp(x - m)\n"
+                               "s = sum(e); l = log(s) + m; y = e / s";
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        eider_dtype type = wide ? EIDER_F32 : EIDER_BF16;
+        eider_tensor args[ROW_OPERANDS_MAX];
+        eider_program *program;
+        eider_kernel *kernel;
+        const void *ptx;
+        size_t size;
+        must(eider_program_parse(row_context, text, &program));
+        size_t n = operands_of(program, type, 1024, args);
+        eider_request request = {.program = program,
+                                 .args = args,
+                                 .n_args = n,
+                                 .config = "vec=4,row=32,block=128,keep=8,unroll=1,online=0",
+                                 .target = "sm_90"};
+        must(eider_compile(row_context, &request, &kernel));
+        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
+        int short_powers = count(ptx, "ex2.approx"), fits = count(ptx, "fma.rn.f32");
+        assert_in_range(short_powers, 32, 32 + 4); /* and those of the elements' way */
+        if (wide)
+            assert_true(fits >= 32);
+        else
+            assert_true(fits < 32);
+        eider_kernel_release(kernel);
+        eider_program_release(program);
+    }
+}
+
 /* What bench/RESULTS.md found best. */
 static void defaults_are_those_that_were_measured(void **state)
 {
@@ -414,20 +504,30 @@ static void defaults_are_those_that_were_measured(void **state)
         const char *words[4];
     } cases[] = {
         {"cross_entropy", EIDER_BF16, 256, {"row=8,keep=4", "registers=64", "load=cs"}},
-        {"cross_entropy_train", EIDER_BF16, 256, {"row=8,keep=4", "registers=0"}},
+        {"cross_entropy", EIDER_BF16, 1024, {"row=32,keep=4", "online=1", "load=cs"}},
+        {"cross_entropy_train", EIDER_BF16, 256, {"vec=4", "row=8,keep=8", "registers=0"}},
         {"cross_entropy_train", EIDER_F32, 256, {"row=16,keep=4"}},
-        {"softmax", EIDER_F32, 256, {"row=32,keep=2", "load=ca,store=wb"}},
+        {"softmax", EIDER_F32, 256, {"row=16,keep=4", "load=ca,store=wb"}},
+        {"softmax", EIDER_BF16, 1024, {"vec=8", "row=64,keep=2"}},
+        {"rmsnorm", EIDER_F32, 256, {"row=64,keep=1", "ahead=1"}},
+        {"rmsnorm_backward", EIDER_BF16, 1024, {"row=128,keep=1", "ahead=0"}},
+        {"layernorm_backward", EIDER_F32, 1024, {"row=128,keep=2", "ahead=0"}},
+        {"layernorm", EIDER_F32, 1024, {"row=128,keep=2", "online=1", "ahead=1"}},
         {"softmax", EIDER_BF16, 8192, {"unroll=4", "row=512,keep=0", "load=last,store=first"}},
         {"rmsnorm", EIDER_BF16, 16384, {"unroll=2", "row=512,keep=0", "load=last,store=wb"}},
-        {"layernorm", EIDER_BF16, 16384, {"vec=4", "row=256,keep=16", "load=ca"}},
-        {"cross_entropy_train", EIDER_BF16, 16384, {"vec=4", "row=256,keep=16", "load=ca"}},
+        {"layernorm", EIDER_BF16, 16384, {"unroll=4", "row=256,keep=0,cluster=1,shared=8"}},
+        {"cross_entropy_train", EIDER_BF16, 16384, {"row=512,keep=1,cluster=1,shared=3"}},
         {"cross_entropy_train", EIDER_F32, 16384, {"unroll=4", "row=512,keep=0", "load=last"}},
         {"softmax", EIDER_F32, 65536, {"row=512,keep=8,cluster=4,shared=0", "mbarrier=1"}},
-        {"rmsnorm", EIDER_BF16, 65536, {"row=256,keep=0,cluster=4,shared=8", "mbarrier=0"}},
-        {"layernorm", EIDER_F32, 131072, {"row=256,keep=8,cluster=8,shared=8", "mbarrier=0"}},
-        {"layernorm_backward", EIDER_BF16, 131072, {"cluster=8", "load=last,store=cs"}},
+        {"rmsnorm", EIDER_BF16, 65536, {"row=1024,keep=8,cluster=1,shared=0", "ahead=1"}},
+        {"layernorm", EIDER_F32, 131072, {"row=512,keep=16,cluster=4,shared=0", "mbarrier=1"}},
+        {"layernorm_backward", EIDER_BF16, 131072, {"row=256,keep=4,cluster=4,shared=12"}},
+        {"softmax", EIDER_BF16, 50257, {"row=256,keep=3,cluster=2,shared=10", "mbarrier=1"}},
+        {"softmax", EIDER_BF16, 50264, {"row=128,keep=4,cluster=8,shared=3", "mbarrier=1"}},
+        {"cross_entropy_train", EIDER_BF16, 128257, {"row=256,keep=2,cluster=8,shared=6"}},
+        {"cross_entropy_backward", EIDER_BF16, 50257, {"vec=4,unroll=4", "row=512", "split=4"}},
         {"softmax_backward", EIDER_F32, 131072, {"row=512,keep=8,cluster=8,shared=0"}},
-        {"softmax_backward", EIDER_F32, 262144, {"row=1024,keep=4,cluster=8,shared=0"}},
+        {"softmax_backward", EIDER_F32, 262144, {"row=1024,keep=4,cluster=8,shared=4"}},
         {"cross_entropy_backward", EIDER_F32, 16384, {"vec=4,unroll=2", "row=256", "split=8"}},
         {"cross_entropy_backward", EIDER_BF16, 131072, {"vec=4,unroll=4", "row=256", "split=32"}},
     };
@@ -500,6 +600,8 @@ int main(void)
         cmocka_unit_test(sums_down_the_rows_take_any_block),
         cmocka_unit_test(fixed_parameters_have_defaults_that_fit),
         cmocka_unit_test(elements_in_flight_are_limited),
+        cmocka_unit_test(what_all_rows_share_is_loaded_ahead),
+        cmocka_unit_test(a_power_is_as_good_as_its_results_need),
         cmocka_unit_test(defaults_are_those_that_were_measured),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };

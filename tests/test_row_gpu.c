@@ -62,6 +62,8 @@ static const char *const schedules[] = {
     "block=512,row=512,keep=1,shared=8,unroll=1,async=1",
     "block=64,row=64,keep=0,unroll=2,load=last,store=first",
     "block=128,row=128,keep=1,unroll=1,load=last",
+    "block=128,row=32,keep=2,unroll=1,ahead=1",
+    "block=256,row=256,keep=1,shared=3,unroll=2,async=1,ahead=1",
     /* From here on of GPUs with clusters. */
     "cluster=2,block=32,row=32,keep=1",
     "cluster=4,block=128,row=128,keep=0,unroll=2",
@@ -78,9 +80,11 @@ static const char *const schedules[] = {
     "cluster=4,block=128,row=64,keep=1,unroll=1",
     "cluster=8,block=512,row=128,keep=0,unroll=1,online=1,mbarrier=1",
     "cluster=16,block=1024,row=512,keep=1,unroll=1",
+    "cluster=2,block=512,row=256,keep=4,shared=4,unroll=2,async=1,ahead=1",
+    "cluster=8,block=128,row=128,keep=4,unroll=4,ahead=1,mbarrier=1",
 };
 
-#define N_CLUSTERS 15
+#define N_CLUSTERS 17
 
 static size_t n_schedules(void)
 {
