@@ -24,14 +24,15 @@
  *   row_fault.c     the IR: places outside of the row are recorded
  *   column.c, column_build.c   another template, of sums down the rows, made of these parts
  *
- * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows; or
- * all threads of `cluster` blocks do.  A row is cut into vectors of `vec` elements; vector number
+ * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows at a
+ * time; or so many threads of each of `cluster` blocks do.  A row is cut into vectors of `vec` elements; vector number
  * v belongs to thread v % (row * cluster) of the row: in a short row, some have none.  The
  * first `keep` vectors of each thread are loaded once and stay in registers as memory has them,
  * with what is costly to compute from them; the rest is computed anew in each stage, and of a
  * longer row the next `shared` vectors stay in shared memory and the rest is read again, `unroll`
  * vectors at a time; with `load=last` from caches that are told to hold it until then.  What all
- * rows share, such as weights, is loaded for every use: it is in a cache.
+ * rows share, such as weights, is loaded for every use: it is in a cache; with `ahead`, some
+ * vectors before its turn.
  *
  * With `resident` blocks for each multiprocessor, blocks go through all rows, every so many rows
  * one.  What all rows share then stays in shared memory, too, and while a thread stores the last
