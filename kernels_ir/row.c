@@ -145,13 +145,11 @@ static int goes_once(const struct eider_graph *g, const struct eider_layout *lay
     return most == 0 || (most == 1 && !outputs);
 }
 
-/* Whether node `id` is the mean of differences from the mean, or of their squares. */
+/* Whether node `id`, a mean, is of differences from the mean: a corrected variance has it. */
 static int is_moment(const struct eider_graph *g, eider_node id)
 {
     eider_node term = eider_graph_args(g, id)[0];
     const eider_node *args = eider_graph_args(g, term);
-    if (g->cells[term].op == EIDER_OP_mul && args[0] == args[1]) term = args[0];
-    args = eider_graph_args(g, term);
     return g->cells[term].op == EIDER_OP_sub && g->cells[args[1]].op == EIDER_OP_mean &&
            eider_graph_args(g, args[1])[0] == args[0];
 }
@@ -237,7 +235,7 @@ static eider_status check_cluster(struct eider_target target, const struct eider
                           target.sm, EIDER_ROW_CLUSTER_SM);
     if (c->row < EIDER_ROW_WARP)
         return eider_fail(EIDER_CONFIG,
-                          "cluster=%d, row=%d: at least %d threads of each block share a row",
+                          "cluster=%d, row=%d: row must be at least %d, a warp of each block",
                           c->cluster, c->row, EIDER_ROW_WARP);
     return EIDER_OK;
 }

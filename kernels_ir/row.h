@@ -25,14 +25,14 @@
  *   column.c, column_build.c   another template, of sums down the rows, made of these parts
  *
  * The kernel.  `row` threads share a row, so a block of `block` threads has block / row rows at a
- * time; or so many threads of each of `cluster` blocks do.  A row is cut into vectors of `vec` elements; vector number
- * v belongs to thread v % (row * cluster) of the row: in a short row, some have none.  The
- * first `keep` vectors of each thread are loaded once and stay in registers as memory has them,
- * with what is costly to compute from them; the rest is computed anew in each stage, and of a
- * longer row the next `shared` vectors stay in shared memory and the rest is read again, `unroll`
- * vectors at a time; with `load=last` from caches that are told to hold it until then.  What all
- * rows share, such as weights, is loaded for every use: it is in a cache; with `ahead`, some
- * vectors before its turn.
+ * time; or so many threads of each of `cluster` blocks do.  A row is cut into vectors of `vec`
+ * elements; vector number v belongs to thread v % (row * cluster) of the row: in a short row, some
+ * have none.  The first `keep` vectors of each thread are loaded once and stay in registers as
+ * memory has them, with what is costly to compute from them; the rest is computed anew in each
+ * stage, and of a longer row the next `shared` vectors stay in shared memory and the rest is read
+ * again, `unroll` vectors at a time; with `load=last` from caches that are told to hold it until
+ * then.  What all rows share, such as weights, is loaded for every use: it is in a cache; with
+ * `ahead`, some vectors before its turn.
  *
  * With `resident` blocks for each multiprocessor, blocks go through all rows, every so many rows
  * one.  What all rows share then stays in shared memory, too, and while a thread stores the last
@@ -76,6 +76,7 @@ struct eider_row_config {
 };
 
 #define EIDER_ROW_WARP 32          /* threads */
+#define EIDER_ROW_SINGLES 2        /* elements in flight, where there are no vectors */
 #define EIDER_ROW_STATIC_MAX 49152 /* bytes of a block's shared memory that need no asking */
 #define EIDER_ROW_SHARED_FOR_REDUCTIONS 8192 /* bytes of it that default rules leave to them */
 
@@ -332,13 +333,14 @@ void eider_row_load_shared(struct eider_row_build *b, struct eider_row_vector *v
 
 /* Sums that need the result of another reduction of the same pass. */
 enum {
-    EIDER_ROW_POWERS = 1,       /* of differences from the largest value, maybe made finite */
-    EIDER_ROW_FIRST_MOMENT = 2, /* of differences from the mean, ... */
-    EIDER_ROW_SECOND_MOMENT = 4 /* ... of their squares */
+    EIDER_ROW_POWERS = 1,        /* of differences from the largest value, maybe made finite */
+    EIDER_ROW_FIRST_MOMENT = 2,  /* of differences from the mean, ... */
+    EIDER_ROW_SECOND_MOMENT = 4, /* ... of their squares */
+    EIDER_ROW_MOMENTS = EIDER_ROW_FIRST_MOMENT | EIDER_ROW_SECOND_MOMENT
 };
 
-/* Such a sum is of `term`, which takes `reference` off `value`; that is made of what `source`
- * finds. */
+/* Such a sum is of `term`, which takes `reference` off `value`; the reference is made of what
+ * `source` finds. */
 struct eider_row_online {
     int kind;
     eider_node term, value, reference, source;
@@ -347,7 +349,8 @@ struct eider_row_online {
 /* The kinds that kernels of a config have. */
 unsigned eider_row_online_kinds(const struct eider_layout *layout,
                                 const struct eider_row_config *c);
-/* Whether node `sum` is one of these kinds; live[] of each node: the program needs it. */
+/* Whether node `sum` is one of these kinds, which *out then is; live[] of each node: the program
+ * needs it.  The value of `source` is known in the stage that it ends, and it is no such sum. */
 int eider_row_online_of(const struct eider_lowered *program, const uint8_t *live, eider_node sum,
                         unsigned kinds, struct eider_row_online *out);
 
@@ -461,10 +464,11 @@ LLVMValueRef eider_row_online_end(struct eider_row_build *b, const struct eider_
 
 /* ---- Moments (row_moments.c) --------------------------------------------------- */
 
+/* Whether node `sum` is a moment, types aside. */
 int eider_row_moment_of(const struct eider_lowered *program, const uint8_t *live, eider_node sum,
                         struct eider_row_online *out);
 /* Whether all lanes have equally many elements, and not too many for moments. */
-int eider_row_counts(const struct eider_layout *layout, const struct eider_row_config *c);
+int eider_row_lanes_are_even(const struct eider_layout *layout, const struct eider_row_config *c);
 /* As those of row_online.c. */
 void eider_row_moment_begin(struct eider_row_build *b, struct eider_row_total *t);
 void eider_row_moment_meet(struct eider_row_build *b, struct eider_row_total *t);
@@ -506,6 +510,16 @@ static inline const struct eider_graph *eider_row_graph(const struct eider_row_b
 static inline LLVMValueRef eider_row_param(struct eider_row_build *b, unsigned slot)
 {
     return b->machine->param(b->e, slot);
+}
+
+static inline const struct eider_cell *eider_row_cell(const struct eider_lowered *l, eider_node id)
+{
+    return &l->graph->cells[id];
+}
+
+static inline eider_node eider_row_arg(const struct eider_lowered *l, eider_node id, uint32_t k)
+{
+    return eider_graph_args(l->graph, id)[k];
 }
 
 /* Sees to it that the context has the value of a node that is known. */

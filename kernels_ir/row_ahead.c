@@ -4,6 +4,9 @@
  * those of the next `unroll` vectors are made before the vectors before them are done, and the
  * first ones of a pass while the threads of a row wait for one another's totals.
  *
+ * Not what is read again, nor more in shared memory than row_pass.c does step by step: those loops
+ * load weights when they use them.
+ *
  * Invariant: of the vectors that are next, b->ahead or those that registers keep have the words of
  * all inputs in the pass's `ahead`.  Only where vectors are whole and a row's length is known.
  */

@@ -4,7 +4,6 @@
  * allows no vectors: by vectors, and by single elements with nothing kept.
  */
 #include "row.h"
-#define ELEMENTS_IN_FLIGHT 2 /* of a thread, where a launch does not allow vectors */
 
 LLVMValueRef eider_row_number(LLVMTypeRef type, int64_t value)
 {
@@ -96,7 +95,7 @@ static void take_elements(struct eider_row_build *b)
 {
     b->c.vec = 1;
     b->c.keep = b->c.shared = 0;
-    b->c.unroll = ELEMENTS_IN_FLIGHT;
+    b->c.unroll = EIDER_ROW_SINGLES;
     b->rows_memory = NULL;
     b->leader = -1;
     b->ragged = 0;

@@ -22,13 +22,12 @@ static void add_threads(const struct eider_layout *layout, int vec, int row, int
     int block = row < EIDER_ROW_GPU_BLOCK ? EIDER_ROW_GPU_BLOCK : row,
         most = EIDER_ROW_ELEMENTS_KEPT / (vec * t.n_inputs);
     if (row > 1 && row / 2 >= vectors) return; /* half the threads would have nothing */
-    char common[112];
-    snprintf(common, sizeof common, "vec=%d,row=%d,block=%d|%d,cluster=1%s", vec, row, block,
-             2 * block <= EIDER_ROW_GPU_BLOCK_MAX ? 2 * block : block,
-             t.columns ? ",ahead=0|1" : "");
+    char common[96];
+    snprintf(common, sizeof common, "vec=%d,row=%d,block=%d|%d,cluster=1", vec, row, block,
+             2 * block <= EIDER_ROW_GPU_BLOCK_MAX ? 2 * block : block);
     if (each <= REGISTERS_TRIED * (int64_t)most && each <= eider_row_kept(INT32_MAX)) {
-        eider_text_add(out, "%s,keep=%d,unroll=%d,load=ca|cs|nc,store=wb|cs\n", common,
-                       eider_row_kept(each), unroll);
+        eider_text_add(out, "%s,keep=%d,unroll=%d,load=ca|cs|nc,store=wb|cs%s\n", common,
+                       eider_row_kept(each), unroll, t.columns ? ",ahead=0|1" : "");
         eider_text_add(out, "%s,keep=0,unroll=2|4,load=ca|last,store=wb|first\n", common);
     } else {
         eider_text_add(out, "%s,keep=0|%d,unroll=1|4,load=ca|last,store=wb\n", common,

@@ -62,9 +62,9 @@ static const struct short_rule {
     {NARROW, MAP, ANY, 256, .kept = 8, .access = 8, .load = "cs"},
     {WIDE, MAP, ANY, 256, .kept = 1},
     {NARROW | WIDE, MAP, ANY, 0, .kept = 2},
-    {NARROW, ONCE, ANY, 1024, .kept = 4, .registers = 64, .online = 1, .load = "cs"},
-    {WIDE, ONCE, ANY, 256, .kept = 2, .load = "cs"},
-    {NARROW | WIDE, ONCE, ANY, 0, .kept = 8, .load = "cs"},
+    {NARROW, ONCE, ANY, 1024, .kept = 4, .registers = 64, .online = 1},
+    {WIDE, ONCE, ANY, 256, .kept = 2},
+    {NARROW | WIDE, ONCE, ANY, 0, .kept = 8},
     {NARROW, ONE, HEAVY, 0, .kept = 8, .access = 8},
     {NARROW, ONE, PLAIN, 256, .kept = 1},
     {NARROW, ONE, COLUMN, 256, .kept = 2},
@@ -78,14 +78,16 @@ static const struct short_rule {
     {NARROW | WIDE, MANY, ANY, 0, .kept = 2},
 };
 
-/* The first one that fits; there is one for everything. */
+/* The first one that fits, or the last. */
 static const struct short_rule *short_rule_for(const struct eider_row_traits *t, int64_t length)
 {
-    const struct short_rule *r = short_rules;
-    while (!(r->width & t->width && r->kind & t->kind && r->class & t->class) ||
-           (r->most && (!length || length > r->most)))
-        r++;
-    return r;
+    size_t n = sizeof short_rules / sizeof *short_rules, i = 0;
+    for (; i + 1 < n; i++) {
+        const struct short_rule *r = &short_rules[i];
+        int fits = r->width & t->width && r->kind & t->kind && r->class & t->class;
+        if (fits && (!r->most || (length && length <= r->most))) break;
+    }
+    return &short_rules[i];
 }
 
 /* As many threads as leave `wanted` vectors to each, and from ROW_ENOUGH threads on as many as
@@ -130,7 +132,8 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     int64_t threads = (int64_t)row * cluster, each = (vectors + threads - 1) / threads;
     eider_config_choose(config, EIDER_PARAM_keep, eider_row_kept(each < most ? each : most));
     int edges = eider_row_shifts(layout, vec) || layout->length % vec;
-    int stays = t.columns && t.n_inputs > 1 && each <= most; /* so weights are all that is loaded */
+    int stays =
+        t.columns && t.n_inputs > 1 && each <= most; /* weights are all that unroll is for */
     eider_config_choose(config, EIDER_PARAM_unroll,
                         edges || stays || vec * t.n_inputs > 16 ? 1 : 2);
     eider_config_choose(config, EIDER_PARAM_registers, r->registers);

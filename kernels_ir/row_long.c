@@ -5,12 +5,12 @@
 #include "row_traits.h"
 
 /* Long rows: how much of them a block takes, and where its threads keep that.  Measured on an H200
- * (bench/RESULTS.md).  What needs one pass keeps nothing.  Rows of up to 64 KiB are read again for
- * the last pass, from caches that are told to hold them until then, where there is not much to load
- * or to compute besides: nothing else writes as fast.  Of longer ones a few blocks with 32 to
- * 128 KiB each are on every multiprocessor, so that some load while others compute, in registers
- * or, filled asynchronously, in shared memory, since registers for what is in flight would leave
- * too few warps.
+ * (bench/RESULTS.md).  Of what needs one pass the longest keep nothing.  Rows of up to 64 KiB are
+ * read again for the last pass, from caches that are told to hold them until then, where there is
+ * not much to load or to compute besides: nothing else writes as fast.  Of longer ones a few blocks
+ * with 32 to 128 KiB each are on every multiprocessor, so that some load while others compute, in
+ * registers or, filled asynchronously, in shared memory, since registers for what is in flight
+ * would leave too few warps.
  */
 #define KIB 1024
 
@@ -23,7 +23,7 @@ static const struct long_rule {
     int shares;    /* the others stay in shared memory */
     int unroll;
     int access; /* bytes of a vector; 0: 16 */
-    int resident, mbarrier;
+    int mbarrier;
     int edges; /* only rows that do not begin at a vector, or are no whole number of them */
     const char *load, *store; /* NULL: as everywhere */
 } long_rules[] = {
@@ -100,28 +100,58 @@ static const struct long_rule {
     {WIDE, MANY, COLUMN | COLUMNS, 512, 256, 1024, 4, .shares = 1, .unroll = 2},
 };
 
+/* Elements of a rule's vectors. */
+static int vec_of(const struct eider_row_traits *t, const struct long_rule *r)
+{
+    int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
+    return access > t->widest ? access / t->widest : 1;
+}
+
+static int has_edges(const struct eider_layout *layout, int vec)
+{
+    return eider_row_shifts(layout, vec) || layout->length % vec;
+}
+
 /* The last one that fits. */
-static const struct long_rule *long_rule_for(const struct eider_row_traits *t, int64_t bytes,
-                                             int edges)
+static const struct long_rule *long_rule_for(const struct eider_row_traits *t,
+                                             const struct eider_layout *layout)
 {
     const struct long_rule *found = NULL;
+    int64_t bytes = layout->length * t->widest * t->n_inputs;
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
         int fits = r->width & t->width && r->kind & t->kind && r->class & t->class;
-        if (fits && edges >= r->edges && bytes > (int64_t)r->above * KIB) found = r;
+        if (r->edges) fits = fits && has_edges(layout, vec_of(t, r));
+        if (fits && bytes > (int64_t)r->above * KIB) found = r;
     }
     return found;
 }
 
 /* What all rows share, which stays with `resident`, may leave too little room, and so may inputs
- * wider than others.  `is_fixed`: the caller wants that many resident blocks. */
-static void fit_memory(const struct eider_layout *layout, struct eider_target target, int is_fixed,
+ * wider than others. */
+static void fit_memory(const struct eider_layout *layout, struct eider_target target,
                        struct eider_row_config *c)
 {
     int64_t most = eider_row_shared_limit(target) - EIDER_ROW_SHARED_FOR_REDUCTIONS;
-    if (!is_fixed && eider_row_launch_bytes(layout, c) > most) c->resident = 0;
     while (c->shared && eider_row_launch_bytes(layout, c) > most)
         c->shared = eider_row_kept(c->shared / 2);
+}
+
+/* Rules were made with two inputs at most, with whole vectors where all rows share some, which are
+ * loaded ahead then, and with few operations where they say more than 4. */
+static int unroll_of(const struct eider_row_traits *t, const struct long_rule *r, int edges)
+{
+    int unroll = t->n_inputs > 2 ? (r->unroll + 1) / 2 : r->unroll;
+    int most = t->columns && edges ? 2 : t->heavy ? 4 : 8;
+    return unroll < most ? unroll : most;
+}
+
+/* Threads of a row in a block: weights that are loaded by elements take more registers than 1024
+ * have. */
+static int row_of(const struct eider_row_traits *t, const struct long_rule *r, int edges)
+{
+    int is_wide = r->row == EIDER_ROW_GPU_BLOCK_MAX;
+    return t->columns && edges && is_wide ? EIDER_ROW_GPU_BLOCK_MAX / 2 : r->row;
 }
 
 int eider_row_choose_long(const struct eider_layout *layout, struct eider_target target,
@@ -130,38 +160,33 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     struct eider_row_traits t = eider_row_traits_of(layout);
     int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : EIDER_ROW_CLUSTER_PORTABLE, cluster = 1;
     int64_t bytes = layout->length * t.widest * t.n_inputs;
-    int widest = EIDER_MAP_ACCESS_BYTES / t.widest;
-    int edges = eider_row_shifts(layout, widest) || layout->length % widest;
-    const struct long_rule *r = long_rule_for(&t, bytes, edges);
+    const struct long_rule *r = long_rule_for(&t, layout);
     if (!r || target.sm < EIDER_ROW_ASYNC_SM) return 0;
-    int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
-    int vec = access > t.widest ? access / t.widest : 1;
+    int vec = vec_of(&t, r);
     int64_t vectors = (layout->length + vec - 1) / vec;
     int64_t block_bytes = r->block ? (int64_t)r->block * KIB : bytes;
     if (!eider_row_vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
     if (eider_config_choose(config, EIDER_PARAM_vec, vec) != vec) return 0;
-    int is_fixed = config->choice[EIDER_PARAM_resident] >= 0;
-    int resident = is_fixed ? eider_config_number(config, EIDER_PARAM_resident) : r->resident;
-    if (!is_fixed && config->choice[EIDER_PARAM_mbarrier] > 0) resident = 0;
+    int resident = eider_config_choose(config, EIDER_PARAM_resident, 0);
     int is_map = r->kind == MAP, split = 1;
     while (!is_map && cluster < most && block_bytes < bytes / cluster) cluster *= 2;
     while (is_map && !resident && split < EIDER_ROW_SPLIT_MAX && block_bytes < bytes / split)
         split *= 2;
-    int64_t threads = (int64_t)r->row * cluster, each = (vectors + threads - 1) / threads;
+    int edges = has_edges(layout, vec), row = row_of(&t, r, edges);
+    int64_t threads = (int64_t)row * cluster, each = (vectors + threads - 1) / threads;
     int crowd = t.n_inputs > 2 ? t.n_inputs : 2; /* rules were made with two inputs at most */
     int keep = r->keep * 2 / crowd < each ? r->keep * 2 / crowd : eider_row_kept(each);
-    int shared = r->shares ? eider_row_fitting(&t, target, r->row, each - keep) : 0;
-    struct eider_row_config c = {.vec = vec, .block = r->row, .row = r->row, .cluster = cluster};
+    int shared = r->shares ? eider_row_fitting(&t, target, row, each - keep) : 0;
+    struct eider_row_config c = {.vec = vec, .block = row, .row = row, .cluster = cluster};
     c.keep = keep, c.shared = shared, c.resident = resident;
-    fit_memory(layout, target, is_fixed, &c);
-    eider_config_choose(config, EIDER_PARAM_row, r->row);
-    eider_config_choose(config, EIDER_PARAM_block, r->row);
+    fit_memory(layout, target, &c);
+    eider_config_choose(config, EIDER_PARAM_row, row);
+    eider_config_choose(config, EIDER_PARAM_block, row);
     eider_config_choose(config, EIDER_PARAM_keep, keep);
     eider_config_choose(config, EIDER_PARAM_cluster, cluster);
     eider_config_choose(config, EIDER_PARAM_shared, c.shared);
     eider_config_choose(config, EIDER_PARAM_async, c.shared > 0);
-    eider_config_choose(config, EIDER_PARAM_unroll, crowd > 2 ? (r->unroll + 1) / 2 : r->unroll);
-    eider_config_choose(config, EIDER_PARAM_resident, c.resident);
+    eider_config_choose(config, EIDER_PARAM_unroll, unroll_of(&t, r, edges));
     eider_config_choose(config, EIDER_PARAM_split, split);
     eider_config_choose(config, EIDER_PARAM_mbarrier, r->mbarrier && cluster > 1 && !resident);
     eider_config_choose(config, EIDER_PARAM_ahead, t.columns > 0);

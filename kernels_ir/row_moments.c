@@ -9,9 +9,10 @@
  *     sum(x - s)     = sum(x - r) + n (r - s)
  *     sum((x - s)^2) = sum((x - r)^2) + (r - s) (2 sum(x - r) + n (r - s))
  *
- * Invariants: all lanes have equally many elements (eider_row_counts).  Where the reference is far
- * from a lane's mean, its first elements are far from the others, and so is the sum of squares
- * large: of LANE_MAX times as many elements it loses LANE_MAX roundings at most.
+ * Invariants: all lanes have equally many elements (eider_row_lanes_are_even).  Where the reference
+ * is far from a lane's mean, its first elements are far from the others, and so is the sum of
+ * squares large: of LANE_MAX times as many elements it loses LANE_MAX roundings at most, also where
+ * a launch allows no vectors, and a lane's first elements are EIDER_ROW_SINGLES.
  * Differences of references are exact where they are close, so a mean far from 0 costs no digits.
  */
 #include "ops.h"
@@ -22,64 +23,58 @@
 
 /* ---- Finding them --------------------------------------------------------------- */
 
-static const struct eider_cell *cell_of(const struct eider_lowered *l, eider_node id)
-{
-    return &l->graph->cells[id];
-}
-
-static eider_node arg(const struct eider_lowered *l, eider_node id, uint32_t k)
-{
-    return eider_graph_args(l->graph, id)[k];
-}
-
 static int is_constant(const struct eider_lowered *l, eider_node id)
 {
     double value;
-    return cell_of(l, id)->op == EIDER_OP_cols || eider_cell_literal(cell_of(l, id), &value);
+    return eider_row_cell(l, id)->op == EIDER_OP_cols ||
+           eider_cell_literal(eider_row_cell(l, id), &value);
 }
 
 /* The sum of `value` that `mean` is a constant part of; or 0. */
 static eider_node sum_in(const struct eider_lowered *l, eider_node mean, eider_node value)
 {
-    enum eider_op op = (enum eider_op)cell_of(l, mean)->op;
+    enum eider_op op = (enum eider_op)eider_row_cell(l, mean)->op;
     if (op != EIDER_OP_div && op != EIDER_OP_mul) return 0;
-    uint32_t k = op == EIDER_OP_mul && is_constant(l, arg(l, mean, 0));
-    eider_node sum = arg(l, mean, k);
-    int is = is_constant(l, arg(l, mean, 1 - k)) && cell_of(l, sum)->op == EIDER_OP_sum;
-    return is && arg(l, sum, 0) == value ? sum : 0;
+    uint32_t k = op == EIDER_OP_mul && is_constant(l, eider_row_arg(l, mean, 0));
+    eider_node sum = eider_row_arg(l, mean, k);
+    int is =
+        is_constant(l, eider_row_arg(l, mean, 1 - k)) && eider_row_cell(l, sum)->op == EIDER_OP_sum;
+    return is && eider_row_arg(l, sum, 0) == value ? sum : 0;
 }
 
 /* Whether the program has the sum of `difference`, which a second moment needs. */
 static int has_first(const struct eider_lowered *l, const uint8_t *live, eider_node difference)
 {
     for (eider_node id = difference + 1; id < l->graph->n_cells; id++)
-        if (live[id] && cell_of(l, id)->op == EIDER_OP_sum && arg(l, id, 0) == difference) return 1;
+        if (live[id] && eider_row_cell(l, id)->op == EIDER_OP_sum &&
+            eider_row_arg(l, id, 0) == difference)
+            return 1;
     return 0;
 }
 
 int eider_row_moment_of(const struct eider_lowered *l, const uint8_t *live, eider_node sum,
                         struct eider_row_online *out)
 {
-    if (cell_of(l, sum)->op != EIDER_OP_sum) return 0;
-    eider_node term = arg(l, sum, 0), difference = term;
-    int squares = cell_of(l, term)->op == EIDER_OP_mul && arg(l, term, 0) == arg(l, term, 1);
-    if (squares) difference = arg(l, term, 0);
-    if (cell_of(l, difference)->op != EIDER_OP_sub) return 0;
+    eider_node term = eider_row_arg(l, sum, 0), difference = term;
+    int squares = eider_row_cell(l, term)->op == EIDER_OP_mul &&
+                  eider_row_arg(l, term, 0) == eider_row_arg(l, term, 1);
+    if (squares) difference = eider_row_arg(l, term, 0);
+    if (eider_row_cell(l, difference)->op != EIDER_OP_sub) return 0;
     if (squares && !has_first(l, live, difference)) return 0;
     *out = (struct eider_row_online){.kind =
                                          squares ? EIDER_ROW_SECOND_MOMENT : EIDER_ROW_FIRST_MOMENT,
                                      .term = term,
-                                     .value = arg(l, difference, 0),
-                                     .reference = arg(l, difference, 1)};
+                                     .value = eider_row_arg(l, difference, 0),
+                                     .reference = eider_row_arg(l, difference, 1)};
     out->source = sum_in(l, out->reference, out->value);
-    int type = l->types[term];
-    return out->source && (type == EIDER_V_F32 || type == EIDER_V_F64) &&
-           l->types[out->value] == type && l->types[out->reference] == type;
+    return out->source != 0;
 }
 
-int eider_row_counts(const struct eider_layout *layout, const struct eider_row_config *c)
+int eider_row_lanes_are_even(const struct eider_layout *layout, const struct eider_row_config *c)
 {
-    int64_t threads = eider_row_threads(c), first = (int64_t)c->vec * (c->keep ? 1 : c->unroll);
+    int steps = c->keep || (c->shared && c->shared % c->unroll) ? 1 : c->unroll;
+    int first = c->vec * steps < EIDER_ROW_SINGLES ? c->vec * steps : EIDER_ROW_SINGLES;
+    int64_t threads = eider_row_threads(c);
     return layout->length && c->split == 1 && layout->length % (threads * c->vec) == 0 &&
            layout->length / threads <= LANE_MAX * first && !eider_row_shifts(layout, c->vec);
 }

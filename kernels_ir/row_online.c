@@ -27,98 +27,80 @@
 
 /* ---- Finding them --------------------------------------------------------------- */
 
-static const struct eider_cell *cell_of(const struct eider_lowered *l, eider_node id)
-{
-    return &l->graph->cells[id];
-}
-
-static eider_node arg(const struct eider_lowered *l, eider_node id, uint32_t k)
-{
-    return eider_graph_args(l->graph, id)[k];
-}
-
 static int is_number(const struct eider_lowered *l, eider_node id)
 {
     double value;
-    return eider_cell_literal(cell_of(l, id), &value);
+    return eider_cell_literal(eider_row_cell(l, id), &value);
 }
 
 /* The difference that a power is of: exp(difference), or 2^(difference * a positive number, not too
  * large a one); 0: it is no power. */
 static eider_node exponent(const struct eider_lowered *l, eider_node power)
 {
-    enum eider_op op = (enum eider_op)cell_of(l, power)->op;
+    enum eider_op op = (enum eider_op)eider_row_cell(l, power)->op;
     if (op != EIDER_OP_exp && op != EIDER_OP_m_ex2) return 0;
-    eider_node e = arg(l, power, 0);
-    if (op == EIDER_OP_m_ex2 && cell_of(l, e)->op == EIDER_OP_mul) {
-        int first = is_number(l, arg(l, e, 0));
-        eider_node factor = arg(l, e, !first);
+    eider_node e = eider_row_arg(l, power, 0);
+    if (op == EIDER_OP_m_ex2 && eider_row_cell(l, e)->op == EIDER_OP_mul) {
+        int first = is_number(l, eider_row_arg(l, e, 0));
+        eider_node factor = eider_row_arg(l, e, !first);
         double value;
-        if (!eider_cell_literal(cell_of(l, factor), &value) ||
+        if (!eider_cell_literal(eider_row_cell(l, factor), &value) ||
             !(value > 0 && value <= EXPONENT_MAX))
             return 0;
-        e = arg(l, e, (uint32_t)first);
+        e = eider_row_arg(l, e, (uint32_t)first);
     }
-    return cell_of(l, e)->op == EIDER_OP_sub ? e : 0;
-}
-
-/* Whether `id` says that `most` is infinite: what else a select may ask for would be another
- * reference than the largest value, from which powers may be too large. */
-static int is_infinite(const struct eider_lowered *l, eider_node id, eider_node most)
-{
-    if (cell_of(l, id)->op != EIDER_OP_eq) return 0;
-    for (uint32_t k = 0; k < 2; k++) {
-        eider_node a = arg(l, id, k);
-        double value;
-        if (cell_of(l, a)->op == EIDER_OP_abs) a = arg(l, a, 0);
-        if (a == most && eider_cell_literal(cell_of(l, arg(l, id, 1 - k)), &value) && isinf(value))
-            return 1;
-    }
-    return 0;
+    return eider_row_cell(l, e)->op == EIDER_OP_sub ? e : 0;
 }
 
 /* The largest of a's row that `reference` is: itself, or one that a select makes finite; or 0. */
 static eider_node largest_in(const struct eider_lowered *l, eider_node reference, eider_node a)
 {
     eider_node most = reference;
-    if (cell_of(l, reference)->op == EIDER_OP_select) {
-        most = arg(l, reference, 2);
-        if (!is_number(l, arg(l, reference, 1)) || !is_infinite(l, arg(l, reference, 0), most))
+    if (eider_row_cell(l, reference)->op == EIDER_OP_select) {
+        most = eider_row_arg(l, reference, 2);
+        if (!is_number(l, eider_row_arg(l, reference, 1)) ||
+            !eider_graph_asks_infinity(l->graph, eider_row_arg(l, reference, 0), most))
             return 0;
     }
-    enum eider_op op = (enum eider_op)cell_of(l, most)->op;
+    enum eider_op op = (enum eider_op)eider_row_cell(l, most)->op;
     if (op != EIDER_OP_rmax && op != EIDER_OP_amax) return 0;
-    return arg(l, most, 0) == a ? most : 0;
+    return eider_row_arg(l, most, 0) == a ? most : 0;
 }
 
 static int power_of_largest(const struct eider_lowered *l, eider_node sum,
                             struct eider_row_online *out)
 {
-    if (cell_of(l, sum)->op != EIDER_OP_sum) return 0;
-    eider_node power = arg(l, sum, 0), fall = exponent(l, power);
+    eider_node power = eider_row_arg(l, sum, 0), fall = exponent(l, power);
     if (!fall) return 0;
     *out = (struct eider_row_online){.kind = EIDER_ROW_POWERS,
                                      .term = power,
-                                     .value = arg(l, fall, 0),
-                                     .reference = arg(l, fall, 1)};
+                                     .value = eider_row_arg(l, fall, 0),
+                                     .reference = eider_row_arg(l, fall, 1)};
     out->source = largest_in(l, out->reference, out->value);
-    int type = l->types[power];
-    return out->source && (type == EIDER_V_F32 || type == EIDER_V_F64) &&
-           l->types[out->value] == type && l->types[out->reference] == type;
+    return out->source != 0;
 }
 
 unsigned eider_row_online_kinds(const struct eider_layout *layout, const struct eider_row_config *c)
 {
-    unsigned moments = EIDER_ROW_FIRST_MOMENT | EIDER_ROW_SECOND_MOMENT;
     if (!c->online) return 0;
-    return eider_row_counts(layout, c) ? EIDER_ROW_POWERS | moments : EIDER_ROW_POWERS;
+    int even = eider_row_lanes_are_even(layout, c);
+    return even ? EIDER_ROW_POWERS | EIDER_ROW_MOMENTS : EIDER_ROW_POWERS;
 }
 
 int eider_row_online_of(const struct eider_lowered *l, const uint8_t *live, eider_node sum,
                         unsigned kinds, struct eider_row_online *out)
 {
-    return (kinds & EIDER_ROW_POWERS && power_of_largest(l, sum, out)) ||
-           (kinds & EIDER_ROW_FIRST_MOMENT && eider_row_moment_of(l, live, sum, out));
+    struct eider_row_online found, other;
+    if (eider_row_cell(l, sum)->op != EIDER_OP_sum) return 0;
+    int is_power = kinds & EIDER_ROW_POWERS && power_of_largest(l, sum, &found);
+    int is = is_power || (kinds & EIDER_ROW_MOMENTS && eider_row_moment_of(l, live, sum, &found));
+    if (!is || eider_row_online_of(l, live, found.source, kinds, &other)) return 0;
+    int type = l->types[found.term];
+    if ((type != EIDER_V_F32 && type != EIDER_V_F64) || l->types[found.value] != type ||
+        l->types[found.reference] != type)
+        return 0;
+    *out = found;
+    return 1;
 }
 
 /* ---- Values ------------------------------------------------------------------------ */

@@ -452,12 +452,19 @@ static struct eider_row_batch first_shared(const struct eider_row_build *b, cons
     return batch;
 }
 
+/* Vectors that registers keep for which what all rows share is loaded together: where that is by
+ * elements, registers are few. */
+static int kept_together(const struct eider_row_build *b)
+{
+    return b->leader >= 0 ? 1 : b->c.unroll;
+}
+
 /* Those that registers keep, from the first on or from behind `n` others. */
 static struct eider_row_batch kept_from(const struct eider_row_build *b, const struct pass *pass,
                                         struct eider_row_vector *kept, int n)
 {
     struct eider_row_batch batch = {.kept = kept + n, .at = n * stride_of(b), .which = pass->ahead};
-    batch.n = b->c.keep - n < b->c.unroll ? b->c.keep - n : b->c.unroll;
+    batch.n = b->c.keep - n < kept_together(b) ? b->c.keep - n : kept_together(b);
     return n < b->c.keep ? batch : first_shared(b, pass);
 }
 
@@ -466,7 +473,7 @@ static struct eider_row_batch kept_from(const struct eider_row_build *b, const s
 static void do_kept(struct eider_row_build *b, const struct pass *pass,
                     struct eider_row_vector *kept, uint64_t missing)
 {
-    for (int first = 0; first < b->c.keep && b->e->status == EIDER_OK; first += b->c.unroll) {
+    for (int first = 0; first < b->c.keep && b->e->status == EIDER_OK; first += kept_together(b)) {
         struct eider_row_batch now = kept_from(b, pass, kept, first);
         struct eider_row_batch after = kept_from(b, pass, kept, first + now.n);
         uint64_t here = missing & b->columns;
@@ -536,7 +543,7 @@ static uint8_t *need_of(struct eider_row_build *b, uint32_t stage)
     for (uint32_t i = 0; i < g->n_operands && stage == b->plan.n_stages; i++)
         if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
     eider_row_plan_need(g, &b->plan, need);
-    for (eider_node id = 1; id < g->n_cells; id++) /* powers wait for the largest value so far */
+    for (eider_node id = 1; id < g->n_cells; id++) /* terms of sums that are online come later */
         if (b->plan.level[id] > stage) need[id] = 0;
     return need;
 }
@@ -610,8 +617,8 @@ void eider_row_stage_pass(struct eider_row_build *b, struct eider_row_stage *sta
 /* The first vectors of a stage's pass are loaded when threads wait next. */
 static void wait_with(struct eider_row_build *b, uint32_t stage, struct eider_row_vector *kept)
 {
-    struct pass pass = {.need = need_of(b, stage)};
-    if (b->e->status != EIDER_OK) return;
+    struct pass pass = {.need = b->ahead ? need_of(b, stage) : NULL};
+    if (!pass.need || b->e->status != EIDER_OK) return;
     pass.ahead = ahead_of(b, pass.need);
     b->waiting = kept_from(b, &pass, kept, 0);
     if (!pass.ahead) b->waiting.n = 0;
@@ -627,7 +634,6 @@ static void do_stage(struct eider_row_build *b, uint32_t number, struct eider_ro
     wait_with(b, number + 1, kept);
     if (b->e->status == EIDER_OK) eider_row_total_end(b, stage.totals, stage.n);
     b->e->width = b->width;
-    eider_row_ahead_now(b);
 }
 
 /* Whether all threads of a row read an input that has one value for it, and some output may be the

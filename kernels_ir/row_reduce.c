@@ -286,6 +286,7 @@ struct exchange {
     LLVMValueRef takes;    /* i32, the number of the slot whose value this thread takes, ... */
     int each;              /* ... and every n-th one from there, as many in all */
     LLVMValueRef mbarrier; /* that counts what comes; NULL: they wait at a barrier */
+    int goes_on;           /* with another exchange, of what these make */
     int slots, n;          /* slots of a block, for each value */
 };
 
@@ -370,7 +371,7 @@ static void expect_values(struct eider_row_build *b, const struct eider_row_tota
 static void wait_for_values(struct eider_row_build *b, const struct exchange *x)
 {
     if (x->peer && !x->mbarrier) eider_emit_cluster_arrive(b->e, 0);
-    eider_row_ahead_now(b);
+    if (!x->goes_on) eider_row_ahead_now(b);
     if (x->mbarrier)
         b->machine->mbarrier_wait(b->e, x->mbarrier);
     else if (x->peer)
@@ -522,6 +523,7 @@ static void exchange_in_block(struct eider_row_build *b, struct eider_row_total 
                          .number = warp,
                          .takes = takes,
                          .each = 1,
+                         .goes_on = b->c.cluster > 1,
                          .slots = b->c.block / EIDER_ROW_WARP,
                          .n = warps};
     do_exchange(b, totals, n, &x);

@@ -44,7 +44,7 @@ int eider_row_fitting(const struct eider_row_traits *t, struct eider_target targ
                       int64_t wanted);
 
 /* By a rule for long rows, if one applies, which it returns, where a config leaves open what those
- * are cut by.  Vectors that are partly in the row change nothing. */
+ * are cut by. */
 int eider_row_choose_long(const struct eider_layout *layout, struct eider_target target,
                           struct eider_config *config);
 

@@ -641,7 +641,7 @@ static void refusals_say_why(void **state)
          {8, 8}},
         {"in x, w; y = sum(x) * w",
          "cluster=2,row=8",
-         "cluster=2, row=8: at least 32 threads of each block share a row",
+         "cluster=2, row=8: row must be at least 32, a warp of each block",
          {2, 2},
          {8, 8}},
         {"in x, w; y = sum(x) * w",

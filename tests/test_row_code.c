@@ -410,7 +410,9 @@ static int loads_between(const char *ptx, const char *arrive, const char *wait)
 {
     const char *from = ptx, *at;
     while ((at = strstr(from + 1, arrive)) && strstr(at, "ld.global.v4")) from = at;
-    char *part = strndup(from, (size_t)(strstr(from, wait) - from));
+    const char *to = strstr(from, wait);
+    assert_non_null(to);
+    char *part = strndup(from, (size_t)(to - from));
     int n = count(part, "ld.global.v4");
     free(part);
     return n;
@@ -491,6 +493,24 @@ static void a_power_is_as_good_as_its_results_need(void **state)
             assert_true(fits < 32);
         eider_kernel_release(kernel);
         eider_program_release(program);
+    }
+}
+
+/* A sum that is online needs no other one that is. */
+static void sums_that_need_one_another_have_defaults(void **state)
+{
+    static const char *const texts[] = {
+        "d = x - mean(x); f = d - mean(d); y = f * rsqrt(mean(f * f) + 1e-5) + mean(f)",
+        "e = exp(x - max(x)); q = e - mean(e); y = e * mean(q) + mean(q * q)",
+        "d = x - mean(x); m = max(d); e = exp(d - m); q = e - mean(e); y = e * mean(q)",
+        "d = x - mean(x); e = mean(d); q = d * d; v = mean(q); u = q - mean(q); y = u * mean(u)",
+    };
+    static const int64_t lengths[] = {256, 4096, 32768, 131072};
+    (void)state;
+    for (size_t i = 0; i < COUNT(texts) * COUNT(lengths); i++) {
+        eider_kernel *kernel;
+        ptx_of(texts[i / COUNT(lengths)], NULL, lengths[i % COUNT(lengths)], &kernel);
+        eider_kernel_release(kernel);
     }
 }
 
@@ -602,6 +622,7 @@ int main(void)
         cmocka_unit_test(elements_in_flight_are_limited),
         cmocka_unit_test(what_all_rows_share_is_loaded_ahead),
         cmocka_unit_test(a_power_is_as_good_as_its_results_need),
+        cmocka_unit_test(sums_that_need_one_another_have_defaults),
         cmocka_unit_test(defaults_are_those_that_were_measured),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };

@@ -39,12 +39,14 @@ static const char *const texts[] = {
     "in x, w: column; l = logsumexp(x * w); a = argmin(x * w)",
     "in x, s: row; t = s * 2; y = x + s",
     "in x, z, w: column; y = x * w + z; r = sum(x * z); m = min(z)",
+    "in x, w: column; out y, v; d = x * 0.5 - mean(x * 0.5); e = mean(d)\n"
+    "v = mean(d * d) - e * e; y = (d - e) * w + exp(x - max(x)) / sum(exp(x - max(x)))",
     "in x: i32, k: i64; out s: i64, d: i32; s = sum(x) + max(k); d = x - argmax(k)",
 };
 
-static const char *const parameters[] = {"vec",     "unroll",    "block",  "row",      "keep",
-                                         "cluster", "shared",    "async",  "resident", "load",
-                                         "store",   "registers", "online", "split"};
+static const char *const parameters[] = {
+    "vec",      "unroll", "block", "row",       "keep",   "cluster", "shared",   "async",
+    "resident", "load",   "store", "registers", "online", "split",   "mbarrier", "ahead"};
 
 /* Sets where a value of the parameter is, in text that goes on; returns how many bytes it has. */
 static int choose_value(const char *parameter, const char **out)

@@ -268,6 +268,19 @@ eider_node eider_graph_output(struct eider_graph *g, const char *name, eider_nod
 
 /* ---- Whole graphs ------------------------------------------------------- */
 
+int eider_graph_asks_infinity(const struct eider_graph *g, eider_node id, eider_node value)
+{
+    if (g->cells[id].op != EIDER_OP_eq) return 0;
+    for (uint32_t k = 0; k < 2; k++) {
+        eider_node a = eider_graph_args(g, id)[k], other = eider_graph_args(g, id)[1 - k];
+        double literal;
+        if (g->cells[a].op == EIDER_OP_abs) a = eider_graph_args(g, a)[0];
+        if (a == value && eider_cell_literal(&g->cells[other], &literal) && isinf(literal))
+            return 1;
+    }
+    return 0;
+}
+
 void eider_graph_live(const struct eider_graph *g, uint8_t *live)
 {
     memset(live, 0, g->n_cells);

@@ -118,6 +118,9 @@ static inline int eider_cell_literal(const struct eider_cell *cell, double *valu
     return cell->op == EIDER_OP_number || cell->op == EIDER_OP_integer;
 }
 
+/* Whether node `id` asks if `value` is infinite, or its absolute value is. */
+int eider_graph_asks_infinity(const struct eider_graph *g, eider_node id, eider_node value);
+
 /* live[i] = 1 where node i is needed for an output; `live` has n_cells bytes. */
 void eider_graph_live(const struct eider_graph *g, uint8_t *live);
 

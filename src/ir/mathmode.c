@@ -4,7 +4,7 @@
  *     (range.h), rcp(a) is one instruction (m_rcp) and log1p(a) a short polynomial (m_log1p).
  *     sum(exp(a - max(a)))   with exp as in approx
  * auto, for outputs of which some have more than 16 bits: fast, and where no such output depends
- *     on it, exp(a) as in approx
+ *     on it but through sum(exp(a - max(a))), exp(a) as in approx
  * approx, besides:
  *     tanh(a)              t(a), one instruction (m_tanh)
  *     sigmoid(a)           1/2 + 1/2 t(a/2)
@@ -38,7 +38,8 @@
 struct rewrite {
     const struct eider_graph *from;
     struct eider_graph *to;
-    const uint8_t *types, *live, *wide; /* wide: an output of more than 16 bits depends on it */
+    const uint8_t *types, *live;
+    const uint8_t *wide; /* an output of more than 16 bits needs it to be exact */
     eider_math math;
     uint32_t *uses;            /* of each old node, outputs included ... */
     uint32_t *uses_as_arg;     /* ... of those, by sigmoid, directly or through neg ... */
@@ -471,17 +472,22 @@ static eider_node fast_log1p(struct rewrite *w, eider_node n)
 static int is_largest_of(const struct rewrite *w, eider_node n, eider_node a)
 {
     double zero;
-    if (is(w, n, EIDER_OP_select) && is_literal(w, arg(w, n, 1), &zero) && zero == 0)
-        n = arg(w, n, 2);
-    return (is(w, n, EIDER_OP_amax) || is(w, n, EIDER_OP_rmax)) && arg(w, n, 0) == a;
+    eider_node most = n;
+    if (is(w, n, EIDER_OP_select)) {
+        most = arg(w, n, 2);
+        if (!is_literal(w, arg(w, n, 1), &zero) || zero != 0 ||
+            !eider_graph_asks_infinity(w->from, arg(w, n, 0), most))
+            return 0;
+    }
+    return (is(w, most, EIDER_OP_amax) || is(w, most, EIDER_OP_rmax)) && arg(w, most, 0) == a;
 }
 
 /* The power in sum(exp(a - max(a))), or 0: the largest term is 1, and what a term loses in relative
  * accuracy by a short power it has lost in size before. */
 static eider_node power_in_sum(const struct rewrite *w, eider_node n)
 {
-    eider_node power = arg(w, n, 0);
-    if (!is(w, n, EIDER_OP_sum) || !is(w, power, EIDER_OP_exp)) return 0;
+    eider_node power = is(w, n, EIDER_OP_sum) ? arg(w, n, 0) : 0;
+    if (!power || !is(w, power, EIDER_OP_exp)) return 0;
     eider_node fall = arg(w, power, 0);
     int falls = is(w, fall, EIDER_OP_sub) && is_largest_of(w, arg(w, fall, 1), arg(w, fall, 0));
     return falls ? power : 0;
@@ -573,7 +579,7 @@ static void unify(struct rewrite *w)
     }
 }
 
-/* What f32 outputs need, but for powers that are summed, which may be short. */
+/* What outputs of more than 16 bits need, but for powers that are summed, which may be short. */
 static void mark_wide(struct rewrite *w, const eider_dtype *dtypes, uint8_t *wide)
 {
     const struct eider_graph *g = w->from;
