@@ -45,8 +45,8 @@ def rate(row, contender):
 
 
 def best(row):
-    """The rate that eider reaches tuned, or untuned where nobody tuned."""
-    return rate(row, "tuned") or rate(row, "eider")
+    """The better of what eider reaches tuned and untuned."""
+    return max(rate(row, "tuned"), rate(row, "eider"))
 
 
 def best_peer(row):
