@@ -551,12 +551,17 @@ static uint8_t *need_of(struct eider_row_build *b, uint32_t stage)
 /* Inputs that passes after that of a stage read. */
 static uint64_t read_after(struct eider_row_build *b, uint32_t stage)
 {
-    uint64_t which = 0;
-    while (stage++ < b->plan.n_stages && b->e->status == EIDER_OK) {
-        const uint8_t *need = need_of(b, stage);
-        if (need) which |= eider_row_inputs(b, need);
-    }
-    return which;
+    const struct eider_graph *g = eider_row_graph(b);
+    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
+    if (b->e->status != EIDER_OK) return 0;
+    for (eider_node id = 1; id < g->n_cells; id++)
+        if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op) &&
+            b->plan.level[id] > stage + 1)
+            need[eider_graph_args(g, id)[0]] = 1;
+    for (uint32_t i = 0; i < g->n_operands; i++)
+        if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
+    eider_row_plan_need(g, &b->plan, need);
+    return eider_row_inputs(b, need);
 }
 
 static int is_second_moment(const struct eider_row_build *b, eider_node id)
