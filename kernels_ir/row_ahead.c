@@ -21,7 +21,7 @@ uint64_t eider_row_ahead_inputs(const struct eider_row_build *b, const uint8_t *
 
 void eider_row_ahead_load(struct eider_row_build *b, const struct eider_row_batch *batch)
 {
-    if (!batch->n || b->e->status != EIDER_OK) return;
+    if (!batch->n || !batch->which || b->e->status != EIDER_OK) return;
     if (!batch->kept)
         eider_row_place(b, b->ahead, batch->n, eider_row_number(b->i32, batch->at), batch->at);
     eider_row_load(b, batch->kept ? batch->kept : b->ahead, batch->n, batch->which);

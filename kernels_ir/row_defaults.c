@@ -84,7 +84,7 @@ static const struct short_rule *short_rule_for(const struct eider_row_traits *t,
     size_t n = sizeof short_rules / sizeof *short_rules, i = 0;
     for (; i + 1 < n; i++) {
         const struct short_rule *r = &short_rules[i];
-        int fits = r->width & t->width && r->kind & t->kind && r->class & t->class;
+        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class);
         if (fits && (!r->most || (length && length <= r->most))) break;
     }
     return &short_rules[i];
@@ -109,8 +109,7 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     int fixed_cluster = config->choice[EIDER_PARAM_cluster] >= 0;
     int cluster = fixed_cluster ? eider_config_number(config, EIDER_PARAM_cluster) : 1;
     const struct short_rule *r = short_rule_for(&t, layout->length);
-    int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
-    int widest = access > t.widest ? access / t.widest : 1;
+    int widest = eider_row_rule_vec(&t, r->access);
     int vec = eider_config_choose(config, EIDER_PARAM_vec,
                                   vector_of(layout, widest, t.align, GPU_RAGGED_MIN));
     int64_t vectors = eider_row_vectors_of(layout, vec);
@@ -131,7 +130,7 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     eider_config_choose(config, EIDER_PARAM_cluster, cluster);
     int64_t threads = (int64_t)row * cluster, each = (vectors + threads - 1) / threads;
     eider_config_choose(config, EIDER_PARAM_keep, eider_row_kept(each < most ? each : most));
-    int edges = eider_row_shifts(layout, vec) || layout->length % vec;
+    int edges = eider_row_has_edges(layout, vec);
     int stays =
         t.columns && t.n_inputs > 1 && each <= most; /* weights are all that unroll is for */
     eider_config_choose(config, EIDER_PARAM_unroll,

@@ -100,28 +100,15 @@ static const struct long_rule {
     {WIDE, MANY, COLUMN | COLUMNS, 512, 256, 1024, 4, .shares = 1, .unroll = 2},
 };
 
-/* Elements of a rule's vectors. */
-static int vec_of(const struct eider_row_traits *t, const struct long_rule *r)
-{
-    int access = r->access ? r->access : EIDER_MAP_ACCESS_BYTES;
-    return access > t->widest ? access / t->widest : 1;
-}
-
-static int has_edges(const struct eider_layout *layout, int vec)
-{
-    return eider_row_shifts(layout, vec) || layout->length % vec;
-}
-
 /* The last one that fits. */
 static const struct long_rule *long_rule_for(const struct eider_row_traits *t,
-                                             const struct eider_layout *layout)
+                                             const struct eider_layout *layout, int64_t bytes)
 {
     const struct long_rule *found = NULL;
-    int64_t bytes = layout->length * t->widest * t->n_inputs;
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
-        int fits = r->width & t->width && r->kind & t->kind && r->class & t->class;
-        if (r->edges) fits = fits && has_edges(layout, vec_of(t, r));
+        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class);
+        if (r->edges) fits = fits && eider_row_has_edges(layout, eider_row_rule_vec(t, r->access));
         if (fits && bytes > (int64_t)r->above * KIB) found = r;
     }
     return found;
@@ -160,9 +147,9 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     struct eider_row_traits t = eider_row_traits_of(layout);
     int most = target.sm < EIDER_ROW_CLUSTER_SM ? 1 : EIDER_ROW_CLUSTER_PORTABLE, cluster = 1;
     int64_t bytes = layout->length * t.widest * t.n_inputs;
-    const struct long_rule *r = long_rule_for(&t, layout);
+    const struct long_rule *r = long_rule_for(&t, layout, bytes);
     if (!r || target.sm < EIDER_ROW_ASYNC_SM) return 0;
-    int vec = vec_of(&t, r);
+    int vec = eider_row_rule_vec(&t, r->access);
     int64_t vectors = (layout->length + vec - 1) / vec;
     int64_t block_bytes = r->block ? (int64_t)r->block * KIB : bytes;
     if (!eider_row_vectors_fit(layout, vec, t.align) || vec > layout->vec_max) return 0;
@@ -172,7 +159,7 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     while (!is_map && cluster < most && block_bytes < bytes / cluster) cluster *= 2;
     while (is_map && !resident && split < EIDER_ROW_SPLIT_MAX && block_bytes < bytes / split)
         split *= 2;
-    int edges = has_edges(layout, vec), row = row_of(&t, r, edges);
+    int edges = eider_row_has_edges(layout, vec), row = row_of(&t, r, edges);
     int64_t threads = (int64_t)row * cluster, each = (vectors + threads - 1) / threads;
     int crowd = t.n_inputs > 2 ? t.n_inputs : 2; /* rules were made with two inputs at most */
     int keep = r->keep * 2 / crowd < each ? r->keep * 2 / crowd : eider_row_kept(each);

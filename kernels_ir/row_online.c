@@ -52,21 +52,6 @@ static eider_node exponent(const struct eider_lowered *l, eider_node power)
     return eider_row_cell(l, e)->op == EIDER_OP_sub ? e : 0;
 }
 
-/* The largest of a's row that `reference` is: itself, or one that a select makes finite; or 0. */
-static eider_node largest_in(const struct eider_lowered *l, eider_node reference, eider_node a)
-{
-    eider_node most = reference;
-    if (eider_row_cell(l, reference)->op == EIDER_OP_select) {
-        most = eider_row_arg(l, reference, 2);
-        if (!is_number(l, eider_row_arg(l, reference, 1)) ||
-            !eider_graph_asks_infinity(l->graph, eider_row_arg(l, reference, 0), most))
-            return 0;
-    }
-    enum eider_op op = (enum eider_op)eider_row_cell(l, most)->op;
-    if (op != EIDER_OP_rmax && op != EIDER_OP_amax) return 0;
-    return eider_row_arg(l, most, 0) == a ? most : 0;
-}
-
 static int power_of_largest(const struct eider_lowered *l, eider_node sum,
                             struct eider_row_online *out)
 {
@@ -76,7 +61,7 @@ static int power_of_largest(const struct eider_lowered *l, eider_node sum,
                                      .term = power,
                                      .value = eider_row_arg(l, fall, 0),
                                      .reference = eider_row_arg(l, fall, 1)};
-    out->source = largest_in(l, out->reference, out->value);
+    out->source = eider_graph_largest_in(l->graph, out->reference, out->value);
     return out->source != 0;
 }
 

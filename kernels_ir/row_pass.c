@@ -479,7 +479,7 @@ static void do_kept(struct eider_row_build *b, const struct pass *pass,
         uint64_t here = missing & b->columns;
         eider_row_load_shared(b, now.kept, now.n, here, eider_row_number(b->i32, now.at));
         eider_row_load(b, now.kept, now.n, missing & ~here & ~pass->ahead);
-        if (pass->ahead) eider_row_ahead_load(b, &after);
+        eider_row_ahead_load(b, &after);
         for (int v = 0; v < now.n && b->e->status == EIDER_OK; v++) {
             eider_row_unpack_all(b, &now.kept[v], pass->ahead);
             forget_words(&now.kept[v], missing);
@@ -529,21 +529,29 @@ static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, 
     }
 }
 
-/* The nodes that the pass of a stage computes for every element; of the last, which has no
- * reductions, those of outputs. */
-static uint8_t *need_of(struct eider_row_build *b, uint32_t stage)
+/* The nodes that differ within a row and that the passes of these stages need; that of the last,
+ * which has no reductions, needs those of outputs. */
+static uint8_t *needed_by(struct eider_row_build *b, uint32_t first, uint32_t last)
 {
     const struct eider_graph *g = eider_row_graph(b);
     uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
     if (b->e->status != EIDER_OK) return NULL;
     for (eider_node id = 1; id < g->n_cells; id++)
         if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op) &&
-            b->plan.level[id] == stage + 1)
+            b->plan.level[id] > first && b->plan.level[id] <= last + 1)
             need[eider_graph_args(g, id)[0]] = 1;
-    for (uint32_t i = 0; i < g->n_operands && stage == b->plan.n_stages; i++)
+    for (uint32_t i = 0; i < g->n_operands && last == b->plan.n_stages; i++)
         if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
     eider_row_plan_need(g, &b->plan, need);
-    for (eider_node id = 1; id < g->n_cells; id++) /* terms of sums that are online come later */
+    return need;
+}
+
+/* The nodes that the pass of a stage computes for every element: terms of sums that are online come
+ * later. */
+static uint8_t *need_of(struct eider_row_build *b, uint32_t stage)
+{
+    uint8_t *need = needed_by(b, stage, stage);
+    for (eider_node id = 1; id < eider_row_graph(b)->n_cells && need; id++)
         if (b->plan.level[id] > stage) need[id] = 0;
     return need;
 }
@@ -551,17 +559,8 @@ static uint8_t *need_of(struct eider_row_build *b, uint32_t stage)
 /* Inputs that passes after that of a stage read. */
 static uint64_t read_after(struct eider_row_build *b, uint32_t stage)
 {
-    const struct eider_graph *g = eider_row_graph(b);
-    uint8_t *need = eider_row_alloc(b, g->n_cells, 1);
-    if (b->e->status != EIDER_OK) return 0;
-    for (eider_node id = 1; id < g->n_cells; id++)
-        if (b->plan.live[id] && eider_ops_reduces((enum eider_op)g->cells[id].op) &&
-            b->plan.level[id] > stage + 1)
-            need[eider_graph_args(g, id)[0]] = 1;
-    for (uint32_t i = 0; i < g->n_operands; i++)
-        if (eider_row_is_full_output(b->layout, i)) need[g->operands[i].node] = 1;
-    eider_row_plan_need(g, &b->plan, need);
-    return eider_row_inputs(b, need);
+    const uint8_t *need = needed_by(b, stage + 1, b->plan.n_stages);
+    return need ? eider_row_inputs(b, need) : 0;
 }
 
 static int is_second_moment(const struct eider_row_build *b, eider_node id)
@@ -626,7 +625,6 @@ static void wait_with(struct eider_row_build *b, uint32_t stage, struct eider_ro
     if (!pass.need || b->e->status != EIDER_OK) return;
     pass.ahead = ahead_of(b, pass.need);
     b->waiting = kept_from(b, &pass, kept, 0);
-    if (!pass.ahead) b->waiting.n = 0;
 }
 
 static void do_stage(struct eider_row_build *b, uint32_t number, struct eider_row_vector *kept,

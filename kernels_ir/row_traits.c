@@ -30,6 +30,17 @@ struct eider_row_traits eider_row_traits_of(const struct eider_layout *layout)
     return t;
 }
 
+int eider_row_rule_vec(const struct eider_row_traits *t, int access)
+{
+    if (!access) access = EIDER_MAP_ACCESS_BYTES;
+    return access > t->widest ? access / t->widest : 1;
+}
+
+int eider_row_has_edges(const struct eider_layout *layout, int vec)
+{
+    return eider_row_shifts(layout, vec) || layout->length % vec;
+}
+
 int eider_row_vectors_fit(const struct eider_layout *layout, int vec, int align)
 {
     return eider_row_shifts(layout, vec) ? layout->alike : align >= vec;

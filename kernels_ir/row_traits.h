@@ -33,6 +33,17 @@ struct eider_row_traits {
 };
 
 struct eider_row_traits eider_row_traits_of(const struct eider_layout *layout);
+/* Whether a rule is for these traits, of which it names sets. */
+static inline int eider_row_rule_fits(const struct eider_row_traits *t, int width, int kind,
+                                      int class)
+{
+    return width & t->width && kind & t->kind && class & t->class;
+}
+
+/* Elements of a rule's vectors of `access` bytes; 0: EIDER_MAP_ACCESS_BYTES. */
+int eider_row_rule_vec(const struct eider_row_traits *t, int access);
+/* Whether rows may have vectors that are partly in them. */
+int eider_row_has_edges(const struct eider_layout *layout, int vec);
 /* Whether every alignment, or shift, allows vectors of `vec` elements, the length aside. */
 int eider_row_vectors_fit(const struct eider_layout *layout, int vec, int align);
 /* Vectors of a row; a guess where its length is not known. */

@@ -276,6 +276,13 @@ void row_check_in_place(const char *config, int64_t cols, eider_device *device)
 }
 
 /* Spread over [-2, 2], different everywhere. */
+int row_count(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at++) n++;
+    return n;
+}
+
 double row_wave(size_t i, int64_t row, int64_t col)
 {
     uint64_t x = (uint64_t)row * 0x9E3779B97F4A7C15u + (uint64_t)col * 0xBF58476D1CE4E5B9u + i;

@@ -66,6 +66,9 @@ void row_check_alone(const char *config, int64_t cols);
  * read.  On the CPU where `device` is NULL. */
 void row_check_in_place(const char *config, int64_t cols, eider_device *device);
 
+/* How often `what` is in `text`. */
+int row_count(const char *text, const char *what);
+
 /* Spread over [-2, 2], different everywhere. */
 double row_wave(size_t i, int64_t row, int64_t col);
 

@@ -141,14 +141,6 @@ static void clusters_are_in_the_code_from_sm_90_on(void **state)
     assert_non_null(strstr(eider_error(), "cluster=2: sm_89 has no clusters of blocks"));
 }
 
-/* How often `text` has `word`. */
-static int count(const char *text, const char *word)
-{
-    int n = 0;
-    for (; (text = strstr(text, word)); text++) n++;
-    return n;
-}
-
 /* Operands of `type` with 4 rows; those with one value for each row are f32 where the program does
  * not say.  Returns how many there are. */
 static size_t operands_of(eider_program *program, eider_dtype type, int64_t cols,
@@ -172,21 +164,27 @@ static size_t operands_of(eider_program *program, eider_dtype type, int64_t cols
     return n;
 }
 
-/* The PTX of a program of f32 rows for sm_90; the caller releases the kernel. */
-static const char *ptx_of(const char *text, const char *config, int64_t cols, eider_kernel **kernel)
+/* The PTX of a program of rows of `type` for sm_90; the caller releases the kernel. */
+static const char *ptx_of_type(const char *text, eider_dtype type, const char *config, int64_t cols,
+                               eider_kernel **kernel)
 {
     eider_tensor args[ROW_OPERANDS_MAX];
     eider_program *program;
     const void *ptx;
     size_t size;
     must(eider_program_parse(row_context, text, &program));
-    size_t n = operands_of(program, EIDER_F32, cols, args);
+    size_t n = operands_of(program, type, cols, args);
     eider_request request = {
         .program = program, .args = args, .n_args = n, .config = config, .target = "sm_90"};
     must(eider_compile(row_context, &request, kernel));
     must(eider_kernel_stage(*kernel, EIDER_STAGE_PTX, &ptx, &size));
     eider_program_release(program);
     return ptx;
+}
+
+static const char *ptx_of(const char *text, const char *config, int64_t cols, eider_kernel **kernel)
+{
+    return ptx_of_type(text, EIDER_F32, config, cols, kernel);
 }
 
 /* Once by vectors and once by elements; every warp of the cluster sends to every block. */
@@ -209,15 +207,15 @@ static void clusters_meet_at_mbarriers(void **state)
         eider_kernel *kernel;
         const char *ptx = ptx_of(cases[i].text, cases[i].config, 65536, &kernel);
         char expected[64];
-        int ways = count(ptx, "mbarrier.try_wait.parity.shared::cta.b64");
+        int ways = row_count(ptx, "mbarrier.try_wait.parity.shared::cta.b64");
         const char *at = strstr(ptx, "mbarrier.arrive.expect_tx.shared.b64 _, [");
         snprintf(expected, sizeof expected, "], %d;", cases[i].expected);
         assert_in_range(ways, 1, 2);
-        assert_int_equal(count(ptx, "mbarrier.init.shared.b64"), 1);
+        assert_int_equal(row_count(ptx, "mbarrier.init.shared.b64"), 1);
         assert_non_null(strstr(ptx, "fence.mbarrier_init.release.cluster;"));
-        assert_int_equal(count(ptx, "st.async.shared::cluster"), ways * cases[i].sends);
-        assert_int_equal(count(ptx, "barrier.cluster.arrive.aligned"), 0);
-        assert_int_equal(count(ptx, "barrier.cluster.arrive.relaxed.aligned"), 1);
+        assert_int_equal(row_count(ptx, "st.async.shared::cluster"), ways * cases[i].sends);
+        assert_int_equal(row_count(ptx, "barrier.cluster.arrive.aligned"), 0);
+        assert_int_equal(row_count(ptx, "barrier.cluster.arrive.relaxed.aligned"), 1);
         assert_non_null(at);
         if (strncmp(strchr(at, ']'), expected, strlen(expected)) != 0)
             fail_msg("%s: not %s but %.50s", cases[i].text, expected, at);
@@ -308,7 +306,7 @@ static void mbarriers_serve_for_one_row_of_a_cluster(void **state)
     assert_non_null(
         strstr(eider_error(), "mbarrier=1, resident=1: an mbarrier serves for one row"));
     const char *ptx = ptx_of("y = x * sum(x)", "cluster=1,mbarrier=1", 4096, &kernel);
-    assert_int_equal(count(ptx, "mbarrier."), 0);
+    assert_int_equal(row_count(ptx, "mbarrier."), 0);
     eider_kernel_release(kernel);
 }
 
@@ -337,7 +335,7 @@ static void rows_that_are_read_again_stay_in_the_caches_until_then(void **state)
         char config[128];
         snprintf(config, sizeof config, "vec=4,row=128,block=128,cluster=1,%s", cases[i].config);
         const char *ptx = ptx_of(cases[i].text, config, 4096, &kernel);
-        int n_last = count(ptx, last), n_first = count(ptx, first);
+        int n_last = row_count(ptx, last), n_first = row_count(ptx, first);
         if (n_last != cases[i].n_last || n_first != cases[i].n_first)
             fail_msg("%s [%s]: %d last, %d first", cases[i].text, config, n_last, n_first);
         eider_kernel_release(kernel);
@@ -413,7 +411,7 @@ static int loads_between(const char *ptx, const char *arrive, const char *wait)
     const char *to = strstr(from, wait);
     assert_non_null(to);
     char *part = strndup(from, (size_t)(to - from));
-    int n = count(part, "ld.global.v4");
+    int n = row_count(part, "ld.global.v4");
     free(part);
     return n;
 }
@@ -446,7 +444,7 @@ static void what_all_rows_share_is_loaded_ahead(void **state)
         if (got != ahead) fail_msg("%s: %d vectors, not %d", config, got, ahead);
         const char *store = strstr(ptx, "st.global.v4");
         char *before = strndup(ptx, (size_t)(store - ptx));
-        int n = count(before, "ld.global.v4"), own = strstr(config, "keep=0") ? 0 : 4;
+        int n = row_count(before, "ld.global.v4"), own = strstr(config, "keep=0") ? 0 : 4;
         int together = strstr(config, "unroll=1") ? 1 : strstr(config, "unroll=2") ? 2 : 4;
         int more = ahead && own ? together : 0; /* those of the next vectors */
         if (n != own + together + more) fail_msg("%s: %d loads before a store", config, n);
@@ -470,29 +468,17 @@ static void a_power_is_as_good_as_its_results_need(void **state)
                                "s = sum(e); l = log(s) + m; y = e / s";
     (void)state;
     for (int wide = 0; wide < 2; wide++) {
-        eider_dtype type = wide ? EIDER_F32 : EIDER_BF16;
-        eider_tensor args[ROW_OPERANDS_MAX];
-        eider_program *program;
         eider_kernel *kernel;
-        const void *ptx;
-        size_t size;
-        must(eider_program_parse(row_context, text, &program));
-        size_t n = operands_of(program, type, 1024, args);
-        eider_request request = {.program = program,
-                                 .args = args,
-                                 .n_args = n,
-                                 .config = "vec=4,row=32,block=128,keep=8,unroll=1,online=0",
-                                 .target = "sm_90"};
-        must(eider_compile(row_context, &request, &kernel));
-        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
-        int short_powers = count(ptx, "ex2.approx"), fits = count(ptx, "fma.rn.f32");
+        const char *ptx =
+            ptx_of_type(text, wide ? EIDER_F32 : EIDER_BF16,
+                        "vec=4,row=32,block=128,keep=8,unroll=1,online=0", 1024, &kernel);
+        int short_powers = row_count(ptx, "ex2.approx"), fits = row_count(ptx, "fma.rn.f32");
         assert_in_range(short_powers, 32, 32 + 4); /* and those of the elements' way */
         if (wide)
             assert_true(fits >= 32);
         else
             assert_true(fits < 32);
         eider_kernel_release(kernel);
-        eider_program_release(program);
     }
 }
 

@@ -206,15 +206,8 @@ static void no_bit_depends_on_loads_or_neighbours(void **state)
 
 /* ---- What it saves, and where ---------------------------------------------------------- */
 
-static size_t count(const char *text, const char *what)
-{
-    size_t n = 0;
-    for (const char *at = text; (at = strstr(at, what)); at++) n++;
-    return n;
-}
-
 /* Times that the threads of a row of `cols` meet at the cluster's barrier, after the first. */
-static size_t meetings(const char *text, const char *config, int64_t cols)
+static int meetings(const char *text, const char *config, int64_t cols)
 {
     struct row_call c = {
         .text = text, .type = EIDER_F32, .rows = 4, .cols = cols, .fill = row_wave};
@@ -227,7 +220,7 @@ static size_t meetings(const char *text, const char *config, int64_t cols)
     request.config = config;
     must(eider_compile(row_context, &request, &kernel));
     must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, (const void **)&ptx, &size));
-    size_t n = count(ptx, "barrier.cluster.arrive"), ways = count(ptx, ".relaxed");
+    int n = row_count(ptx, "barrier.cluster.arrive"), ways = row_count(ptx, ".relaxed");
     eider_kernel_release(kernel);
     row_release(&c);
     return (n - ways) / 2; /* by vectors and by elements */

@@ -268,7 +268,8 @@ eider_node eider_graph_output(struct eider_graph *g, const char *name, eider_nod
 
 /* ---- Whole graphs ------------------------------------------------------- */
 
-int eider_graph_asks_infinity(const struct eider_graph *g, eider_node id, eider_node value)
+/* Whether node `id` asks if `value`, or its absolute value, is infinite. */
+static int asks_infinity(const struct eider_graph *g, eider_node id, eider_node value)
 {
     if (g->cells[id].op != EIDER_OP_eq) return 0;
     for (uint32_t k = 0; k < 2; k++) {
@@ -279,6 +280,20 @@ int eider_graph_asks_infinity(const struct eider_graph *g, eider_node id, eider_
             return 1;
     }
     return 0;
+}
+
+eider_node eider_graph_largest_in(const struct eider_graph *g, eider_node reference, eider_node a)
+{
+    const eider_node *args = eider_graph_args(g, reference);
+    eider_node most = reference;
+    double number;
+    if (g->cells[reference].op == EIDER_OP_select) {
+        most = args[2];
+        if (!eider_cell_literal(&g->cells[args[1]], &number) || !asks_infinity(g, args[0], most))
+            return 0;
+    }
+    int is = g->cells[most].op == EIDER_OP_rmax || g->cells[most].op == EIDER_OP_amax;
+    return is && eider_graph_args(g, most)[0] == a ? most : 0;
 }
 
 void eider_graph_live(const struct eider_graph *g, uint8_t *live)

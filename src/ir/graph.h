@@ -118,8 +118,9 @@ static inline int eider_cell_literal(const struct eider_cell *cell, double *valu
     return cell->op == EIDER_OP_number || cell->op == EIDER_OP_integer;
 }
 
-/* Whether node `id` asks if `value` is infinite, or its absolute value is. */
-int eider_graph_asks_infinity(const struct eider_graph *g, eider_node id, eider_node value);
+/* The largest of a's row that `reference` is: itself, or one for which a select has a number where
+ * it is infinite; or 0. */
+eider_node eider_graph_largest_in(const struct eider_graph *g, eider_node reference, eider_node a);
 
 /* live[i] = 1 where node i is needed for an output; `live` has n_cells bytes. */
 void eider_graph_live(const struct eider_graph *g, uint8_t *live);

@@ -472,14 +472,8 @@ static eider_node fast_log1p(struct rewrite *w, eider_node n)
 static int is_largest_of(const struct rewrite *w, eider_node n, eider_node a)
 {
     double zero;
-    eider_node most = n;
-    if (is(w, n, EIDER_OP_select)) {
-        most = arg(w, n, 2);
-        if (!is_literal(w, arg(w, n, 1), &zero) || zero != 0 ||
-            !eider_graph_asks_infinity(w->from, arg(w, n, 0), most))
-            return 0;
-    }
-    return (is(w, most, EIDER_OP_amax) || is(w, most, EIDER_OP_rmax)) && arg(w, most, 0) == a;
+    eider_node most = eider_graph_largest_in(w->from, n, a);
+    return most && (most == n || (is_literal(w, arg(w, n, 1), &zero) && zero == 0));
 }
 
 /* The power in sum(exp(a - max(a))), or 0: the largest term is 1, and what a term loses in relative
@@ -587,7 +581,7 @@ static void mark_wide(struct rewrite *w, const eider_dtype *dtypes, uint8_t *wid
         if (g->operands[i].kind == EIDER_OUTPUT && eider_dtype_size(dtypes[i]) > 2)
             wide[g->operands[i].node] = 1;
     for (eider_node n = g->n_cells; n-- > 1;) {
-        if (!wide[n] || g->cells[n].n_args == 0) continue;
+        if (!wide[n]) continue;
         eider_node power = power_in_sum(w, n);
         if (power)
             wide[arg(w, power, 0)] = 1;
