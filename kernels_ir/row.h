@@ -365,7 +365,9 @@ struct eider_row_total {
     LLVMValueRef lost;     /* a sum in a loop: what rounding has lost; or NULL */
     /* What other threads had, of those whose values are combined. */
     LLVMValueRef taken[EIDER_ROW_TAKEN_MAX];
-    LLVMValueRef latest; /* what was added last, without what there was before */
+    LLVMValueRef latest;                   /* what was added last, without what there was before */
+    const struct eider_row_total *follows; /* a sum: the first moment of its elements, which says
+                                            * what it is; NULL: it is added up */
     /* A sum that does not know what it needs yet: */
     struct eider_row_online online;
     const struct eider_row_total *top; /* the largest value, or the sum; NULL: this is none */
@@ -373,6 +375,7 @@ struct eider_row_total {
     /* A moment: */
     const struct eider_row_total *pair;      /* the first one, of a second; NULL: this is a first */
     double count;                            /* elements of each value */
+    int begun;                               /* there is a reference */
     LLVMValueRef unmoved, unmoved_reference; /* before threads met */
 };
 
@@ -471,6 +474,8 @@ int eider_row_moment_of(const struct eider_lowered *program, const uint8_t *live
 int eider_row_lanes_are_even(const struct eider_layout *layout, const struct eider_row_config *c);
 /* As those of row_online.c. */
 void eider_row_moment_begin(struct eider_row_build *b, struct eider_row_total *t);
+/* The sum of each lane's elements, of a total that follows from a moment. */
+LLVMValueRef eider_row_moment_sum(struct eider_row_build *b, const struct eider_row_total *sum);
 void eider_row_moment_meet(struct eider_row_build *b, struct eider_row_total *t);
 void eider_row_moment_start(struct eider_row_build *b, struct eider_row_total *t, int members);
 LLVMValueRef eider_row_moment_taken(struct eider_row_build *b, const struct eider_row_total *t,

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#define COMPUTED_MAX 32 /* elements of a thread that stay as computed, not as memory has them */
+
 /* Ways to load that meet; each gives the same number of values. */
 struct ways {
     LLVMBasicBlockRef after, end[3];
@@ -358,10 +360,19 @@ static void again(struct eider_row_build *b, uint32_t i, struct eider_row_vector
     eider_row_unpack(b, i, vector);
 }
 
+/* Whether a thread has all of its part of a row, and that is so little that it stays as computed:
+ * registers are not what is scarce then. */
+static int stays_computed(const struct eider_row_build *b)
+{
+    int64_t all = (int64_t)eider_row_threads(&b->c) * b->c.keep * b->c.vec;
+    return b->layout->length && b->layout->length <= all &&
+           b->c.keep * b->c.vec * count(b->loaded) <= COMPUTED_MAX;
+}
+
 void eider_row_again(struct eider_row_build *b, struct eider_row_vector *vector)
 {
     const struct eider_graph *g = b->program->graph;
-    if (!b->machine->unpacks_again) return;
+    if (!b->machine->unpacks_again || stays_computed(b)) return;
     for (int p = 0; p < b->n_packs; p++)
         for (eider_node id = 1; id < g->n_cells; id++)
             if (!b->plan.costly[id]) vector->packs[p].values[id] = NULL;

@@ -14,6 +14,7 @@
  * squares large: of LANE_MAX times as many elements it loses LANE_MAX roundings at most, also where
  * a launch allows no vectors, and a lane's first elements are EIDER_ROW_SINGLES.
  * Differences of references are exact where they are close, so a mean far from 0 costs no digits.
+ * The sum of x itself is not added up: it is sum(x - r) + n r.
  */
 #include "ops.h"
 #include "pack.h"
@@ -111,9 +112,17 @@ void eider_row_moment_begin(struct eider_row_build *b, struct eider_row_total *t
 LLVMValueRef eider_row_moment_reference(struct eider_row_build *b, struct eider_row_total *t, int n)
 {
     if (t->pair) return t->pair->reference;
+    if (t->begun) return t->reference;
     LLVMValueRef none = p_compare(b->e, LLVMRealUNO, t->reference, t->reference);
     t->reference = p_select(b->e, none, mean_of(b, t->top->latest, n), t->reference);
+    t->begun = 1;
     return t->reference;
+}
+
+LLVMValueRef eider_row_moment_sum(struct eider_row_build *b, const struct eider_row_total *sum)
+{
+    const struct eider_row_total *t = sum->follows;
+    return p_fma(b->e, t->reference, p_like(t->reference, t->count), t->value);
 }
 
 void eider_row_moment_meet(struct eider_row_build *b, struct eider_row_total *t)

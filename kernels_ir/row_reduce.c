@@ -10,6 +10,8 @@
 #include "pack.h"
 #include "row.h"
 
+#define FUSED 4 /* products that are added one after the other */
+
 static enum eider_op op_of(const struct eider_row_build *b, const struct eider_row_total *t)
 {
     return (enum eider_op)b->program->graph->cells[t->node].op;
@@ -133,6 +135,33 @@ static void combine_all(struct eider_row_build *b, const struct eider_row_total 
             combine(b, t, &v[i], &at[i], v[i + step], at[i + step]);
 }
 
+/* Whether products are added with one rounding: those of elements that are all in the row. */
+static int fuses(const struct eider_row_build *b, const struct eider_row_total *t,
+                 struct eider_row_context *const *contexts, int n)
+{
+    const struct eider_lowered *l = b->program;
+    eider_node term = eider_row_arg(l, t->node, 0);
+    int is_product = op_of(b, t) == EIDER_OP_sum && eider_row_cell(l, term)->op == EIDER_OP_mul;
+    for (int i = 0; i < n; i++) is_product = is_product && !contexts[i]->valid;
+    return b->e->contract && is_product && is_float(t->type);
+}
+
+/* v[0] and what follows become sums of up to FUSED neighbours, one after the other; their number.
+ */
+static int add_fused(struct eider_row_build *b, LLVMValueRef *v, int n)
+{
+    int groups = 0;
+    for (int i = 0; i < n; i += FUSED) {
+        LLVMValueRef sum = v[i];
+        for (int k = i + 1; k < n && k < i + FUSED; k++) {
+            sum = p_add(b->e, sum, v[k]);
+            if (LLVMIsAInstruction(sum)) LLVMSetFastMathFlags(sum, LLVMFastMathAllowContract);
+        }
+        v[groups++] = sum;
+    }
+    return groups;
+}
+
 /* ---- One thread -------------------------------------------------------------- */
 
 struct eider_row_total eider_row_total_begin(struct eider_row_build *b, eider_node node)
@@ -188,9 +217,12 @@ void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
         if (finds) at[i] = p_select(b->e, c->valid, at[i], no_place(b));
     }
     eider_lines_set(b->e, EIDER_LINE_NODE, t->node);
+    if (fuses(b, t, contexts, n)) n = add_fused(b, v, n);
     combine_all(b, t, v, at, n);
     t->latest = v[0];
-    if (!t->value) {
+    if (t->follows) {
+        /* known at the end */
+    } else if (!t->value) {
         t->value = v[0];
         t->place = at[0];
     } else if (t->lost) {
@@ -576,6 +608,8 @@ void eider_row_total_fold(struct eider_row_build *b, struct eider_row_total *tot
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
         eider_row_total_close(b, &totals[i]);
     }
+    for (int i = 0; i < n; i++)
+        if (totals[i].follows) totals[i].value = eider_row_moment_sum(b, &totals[i]);
     if (b->c.row * b->c.cluster <= EIDER_ROW_WARP) eider_row_ahead_now(b);
     b->e->width = 1;
     for (int i = 0; i < n; i++) {

@@ -1,7 +1,8 @@
 /* row_rows.c -- the IR of which rows a block has, and where they are.
  *
  * Invariant: every thread of a block takes part in every exchange and barrier, whether its row
- * exists or not: rows that do not are read as the last one, and not stored.
+ * exists or not: rows that do not are read as the last one, and not stored.  Where there is no
+ * barrier, threads of rows that do not exist may end at once instead.
  */
 #include "row.h"
 
@@ -115,6 +116,15 @@ void eider_row_number_threads(struct eider_row_build *b)
     if (b->plan.n_stages) eider_row_mbarriers_open(b);
 }
 
+/* Whether the threads of a row that does not exist need not be there for others: all of a row are
+ * in one warp, where exchanges wait for threads that have not ended (PTX ISA, shfl.sync), and there
+ * is no barrier. */
+static int may_leave(const struct eider_row_build *b)
+{
+    int meets = b->rank || b->part || b->c.resident || b->rows_memory || b->plan.picks;
+    return b->machine->leave_unless && b->c.row <= EIDER_ROW_WARP && b->plan.n_stages && !meets;
+}
+
 /* Goes to the row that this thread has in a part of the rows: as many as a block has at once. */
 static void go_to(struct eider_row_build *b, LLVMValueRef part)
 {
@@ -131,8 +141,13 @@ static void go_to(struct eider_row_build *b, LLVMValueRef part)
         row = LLVMBuildMul(ir, row, eider_row_number(b->i64, per_block), "");
         row = LLVMBuildAdd(ir, row, LLVMBuildZExt(ir, in_block, b->i64, ""), "");
         b->row_exists = LLVMBuildICmp(ir, LLVMIntULT, row, rows, "");
-        LLVMValueRef end = LLVMBuildSub(ir, rows, eider_row_number(b->i64, 1), "");
-        row = LLVMBuildSelect(ir, b->row_exists, row, end, "");
+        if (may_leave(b)) {
+            b->machine->leave_unless(b->e, b->row_exists);
+            b->row_exists = NULL;
+        } else {
+            LLVMValueRef end = LLVMBuildSub(ir, rows, eider_row_number(b->i64, 1), "");
+            row = LLVMBuildSelect(ir, b->row_exists, row, end, "");
+        }
     }
     eider_row_locate(b, row);
 }

@@ -564,6 +564,12 @@ static void effect(struct eider_emit *e, const char *text, const char *constrain
     eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, constraints, 0, args, n_args);
 }
 
+static void nvptx_leave_unless(struct eider_emit *e, LLVMValueRef stays)
+{
+    LLVMValueRef leaves = LLVMBuildNot(e->builder, stays, "");
+    effect(e, "@$0 exit;", "b", &leaves, 1);
+}
+
 /* cp.async.cg takes 16 bytes only. */
 static void nvptx_copy(struct eider_emit *e, LLVMValueRef to, LLVMValueRef from, int bytes,
                        LLVMValueRef exists)
@@ -756,6 +762,7 @@ const struct eider_machine eider_machine_nvptx = {
     .math = eider_math_nvptx,
     .pair = nvptx_pair,
     .barrier = nvptx_barrier,
+    .leave_unless = nvptx_leave_unless,
     .mbarrier_open = nvptx_mbarrier_open,
     .mbarrier_expect = nvptx_mbarrier_expect,
     .mbarrier_send = nvptx_mbarrier_send,
