@@ -197,7 +197,9 @@ _Static_assert(EIDER_OPERANDS_MAX <= 64, "a set of operands is 64 bits");
 struct eider_row_context {
     LLVMValueRef *values; /* of each node; NULL: not computed */
     LLVMValueRef *in;     /* the packs of the operands */
-    LLVMValueRef col;     /* places, a pack of i32 */
+    LLVMValueRef col;     /* places, a pack of i32, ... */
+    LLVMValueRef first;   /* ... which are the first one of the pack's vector, ... */
+    LLVMValueRef step;    /* ... and constants; NULL: not in a vector */
     LLVMValueRef valid;   /* which of them are in the row, a pack of i1; NULL: all */
     int width;
 };

@@ -56,23 +56,28 @@ static const struct short_rule {
     int most;   /* elements of a row; 0: any */
     int kept;   /* vectors of a thread */
     int access; /* bytes of a vector; 0: 16 */
-    int registers, online;
+    int block;  /* threads, of rows that share one; 0: EIDER_ROW_GPU_BLOCK */
+    int registers;
+    int unroll;       /* 0: by what is in flight */
     const char *load; /* NULL: as everywhere */
 } short_rules[] = {
     {NARROW, MAP, ANY, 256, .kept = 8, .access = 8, .load = "cs"},
     {WIDE, MAP, ANY, 256, .kept = 1},
     {NARROW | WIDE, MAP, ANY, 0, .kept = 2},
-    {NARROW, ONCE, ANY, 1024, .kept = 4, .registers = 64, .online = 1},
+    {NARROW, ONCE, ANY, 1024, .kept = 4, .registers = 64},
     {WIDE, ONCE, ANY, 256, .kept = 2},
     {NARROW | WIDE, ONCE, ANY, 0, .kept = 8},
-    {NARROW, ONE, HEAVY, 0, .kept = 8, .access = 8},
+    {NARROW, ONE, HEAVY, 0, .kept = 8, .access = 8, .block = 64},
     {NARROW, ONE, PLAIN, 256, .kept = 1},
-    {NARROW, ONE, COLUMN, 256, .kept = 2},
     {NARROW, ONE, COLUMN, 1024, .kept = 1},
+    {NARROW, ONE, COLUMNS, 256, .kept = 2, .block = 64, .registers = 48},
+    {NARROW, ONE, COLUMNS, 1024, .kept = 4, .access = 8, .block = 64, .registers = 48, .unroll = 1},
     {WIDE, ONE, PLAIN | HEAVY, 256, .kept = 4},
     {WIDE, ONE, COLUMN, 256, .kept = 1},
+    {WIDE, ONE, COLUMNS, 256, .kept = 2, .registers = 48},
     {NARROW | WIDE, ONE, ANY, 0, .kept = 2},
     {NARROW | WIDE, MANY, ANY, 256, .kept = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 1024, .kept = 1},
     {WIDE, MANY, COLUMN | COLUMNS, 0, .kept = 2},
     {NARROW | WIDE, MANY, ANY, 1024, .kept = 1},
     {NARROW | WIDE, MANY, ANY, 0, .kept = 2},
@@ -122,8 +127,9 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
                     : eider_config_number(config, EIDER_PARAM_block);
     while (row > fixed || fixed % row) row /= 2;
     row = eider_config_choose(config, EIDER_PARAM_row, row);
-    int shares = row < EIDER_ROW_GPU_BLOCK && cluster == 1; /* its block with other rows */
-    eider_config_choose(config, EIDER_PARAM_block, shares ? EIDER_ROW_GPU_BLOCK : whole_warps(row));
+    int block = r->block ? r->block : EIDER_ROW_GPU_BLOCK;
+    if (row > block || cluster > 1) block = whole_warps(row); /* not shared with other rows */
+    eider_config_choose(config, EIDER_PARAM_block, block);
     if (row == EIDER_ROW_GPU_BLOCK_MAX)
         most /= 2; /* a thread of so large a block has 64 registers */
     if (!fixed_cluster) cluster = blocks_for(target, vectors, row, most);
@@ -133,10 +139,11 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     int edges = eider_row_has_edges(layout, vec);
     int stays =
         t.columns && t.n_inputs > 1 && each <= most; /* weights are all that unroll is for */
-    eider_config_choose(config, EIDER_PARAM_unroll,
-                        edges || stays || vec * t.n_inputs > 16 ? 1 : 2);
+    int unroll = edges || stays || vec * t.n_inputs > 16 ? 1 : 2;
+    eider_config_choose(config, EIDER_PARAM_unroll, r->unroll ? r->unroll : unroll);
     eider_config_choose(config, EIDER_PARAM_registers, r->registers);
-    if (r->online) eider_config_choose(config, EIDER_PARAM_online, 1);
+    /* One more exchange costs less than a moment's reference, where that is within a block. */
+    if (each <= most && cluster == 1) eider_config_choose(config, EIDER_PARAM_online, 0);
     if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
 }
 

@@ -13,6 +13,7 @@
  * would leave too few warps.
  */
 #define KIB 1024
+#define ROUND (16 * KIB)
 
 static const struct long_rule {
     int width, kind, class;
@@ -24,11 +25,14 @@ static const struct long_rule {
     int unroll;
     int access; /* bytes of a vector; 0: 16 */
     int mbarrier;
-    int edges; /* only rows that do not begin at a vector, or are no whole number of them */
+    int registers;
+    int odd;   /* 1: only rows that do not begin at a vector, or are no whole number of them; 2: or
+              * of ROUND bytes in each input, which leave many threads without their last vector */
+    int light; /* only few operations for each element */
     const char *load, *store; /* NULL: as everywhere */
 } long_rules[] = {
     {NARROW, MAP, ANY, 8, 8, 256, .access = 8, .unroll = 4},
-    {NARROW, MAP, ANY, 64, 32, 512, .access = 8, .unroll = 4, .edges = 1},
+    {NARROW, MAP, ANY, 64, 32, 512, .access = 8, .unroll = 4, .odd = 1},
     {WIDE, MAP, ANY, 8, 8, 256, .unroll = 2},
 
     {NARROW, ONCE, ANY, 8, 16, 128, 16, .access = 8, .unroll = 2},
@@ -38,28 +42,30 @@ static const struct long_rule {
 
     {NARROW, ONE, PLAIN, 4, 0, 256, .unroll = 4, .load = "last", .store = "first"},
     {NARROW, ONE, PLAIN, 8, 0, 512, .unroll = 4, .load = "last", .store = "first"},
+    {NARROW, ONE, PLAIN, 16, 0, 512, .unroll = 2, .load = "last", .store = "first"},
     {NARROW, ONE, PLAIN, 32, 0, 512, .unroll = 4, .load = "last"},
     {NARROW, ONE, HEAVY, 8, 0, 256, 2, .shares = 1, .unroll = 1},
     {NARROW, ONE, HEAVY, 16, 0, 512, 1, .shares = 1, .unroll = 1},
     {NARROW, ONE, HEAVY, 32, 0, 512, 2, .shares = 1, .unroll = 1},
     {NARROW, ONE, PLAIN | HEAVY, 64, 16, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {NARROW, ONE, PLAIN | HEAVY, 64, 64, 256, 3, .shares = 1, .unroll = 1, .mbarrier = 1,
-     .edges = 1},
+    {NARROW, ONE, PLAIN | HEAVY, 64, 64, 256, 3, .shares = 1, .unroll = 1, .mbarrier = 1, .odd = 2},
     {NARROW, ONE, PLAIN, 128, 32, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, HEAVY, 128, 32, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, PLAIN | HEAVY, 128, 32, 256, 2, .shares = 1, .unroll = 1, .mbarrier = 1,
-     .edges = 1},
+     .odd = 2},
     {NARROW, ONE, PLAIN, 256, 64, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, HEAVY, 256, 64, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, COLUMN, 4, 0, 256, .unroll = 2, .load = "last", .store = "first"},
     {NARROW, ONE, COLUMN, 8, 0, 512, .unroll = 2, .load = "last"},
     {NARROW, ONE, COLUMN, 32, 0, 512, .unroll = 4, .load = "last"},
-    {NARROW, ONE, COLUMN, 64, 0, 1024, 8, .unroll = 4},
+    {NARROW, ONE, COLUMN, 64, 0, 512, .shares = 1, .unroll = 4, .load = "last"},
     {NARROW, ONE, COLUMN, 128, 128, 512, .shares = 1, .unroll = 8},
     {NARROW, ONE, COLUMN, 256, 256, 1024, 4, .shares = 1, .unroll = 2},
     {NARROW, ONE, COLUMNS, 4, 0, 128, .unroll = 4, .load = "last", .store = "first"},
     {NARROW, ONE, COLUMNS, 16, 0, 256, .shares = 1, .unroll = 4},
-    {NARROW, ONE, COLUMNS, 64, 32, 128, 4, .shares = 1, .unroll = 2},
+    {NARROW, ONE, COLUMNS, 32, 0, 512, .shares = 1, .unroll = 4, .registers = 64, .load = "last"},
+    {NARROW, ONE, COLUMNS, 64, 0, 1024, 4, .shares = 1, .unroll = 2},
+    {NARROW, ONE, COLUMNS, 128, 32, 128, 4, .shares = 1, .unroll = 2},
     {NARROW, ONE, COLUMNS, 256, 64, 256, 4, .shares = 1, .unroll = 2},
 
     {WIDE, ONE, PLAIN | COLUMNS, 8, 0, 256, .unroll = 4, .load = "last", .store = "first"},
@@ -82,23 +88,45 @@ static const struct long_rule {
     {WIDE, ONE, COLUMN, 512, 256, 1024, 4, .shares = 1, .unroll = 4},
     {WIDE, ONE, COLUMNS, 64, 64, 512, 8, .unroll = 2, .mbarrier = 1},
     {WIDE, ONE, COLUMNS, 128, 32, 128, 16, .unroll = 2, .mbarrier = 1},
-    {WIDE, ONE, COLUMNS, 256, 128, 512, 16, .unroll = 4, .mbarrier = 1},
+    {WIDE, ONE, COLUMNS, 256, 256, 512, 16, .shares = 1, .unroll = 4},
 
+    {NARROW, MANY, PLAIN, 8, 0, 512, .unroll = 1, .load = "last", .store = "first"},
+    {NARROW, MANY, PLAIN, 16, 0, 512, .unroll = 2, .load = "last", .store = "first"},
+    {NARROW, MANY, COLUMN, 8, 0, 512, 1, .unroll = 1, .store = "first", .light = 1},
+    {NARROW, MANY, COLUMN, 16, 0, 512, 2, .unroll = 1, .light = 1},
     {NARROW, MANY, ANY, 32, 64, 512, .shares = 1, .unroll = 2},
+    {NARROW, MANY, PLAIN, 32, 0, 1024, .unroll = 1, .load = "last", .store = "first"},
     {NARROW, MANY, PLAIN | HEAVY, 64, 128, 1024, 4, .unroll = 1},
     {NARROW, MANY, PLAIN | HEAVY, 128, 128, 512, 8, .unroll = 1},
     {NARROW, MANY, COLUMN | COLUMNS, 64, 128, 512, 4, .shares = 1, .unroll = 1},
     {NARROW, MANY, COLUMN | COLUMNS, 128, 256, 1024, 2, .shares = 1, .unroll = 2},
     {NARROW, MANY, COLUMN | COLUMNS, 256, 128, 256, 4, .shares = 1, .unroll = 2},
     {NARROW, MANY, COLUMN | COLUMNS, 512, 128, 256, 4, .shares = 1, .unroll = 4, .load = "last"},
+    {NARROW, MANY, COLUMN, 128, 128, 512, 2, .shares = 1, .unroll = 4, .registers = 64,
+     .load = "last", .light = 1},
 
+    {WIDE, MANY, PLAIN, 16, 0, 512, .unroll = 1, .load = "last", .store = "first"},
+    {WIDE, MANY, PLAIN, 32, 0, 1024, .unroll = 1, .load = "last"},
+    {WIDE, MANY, COLUMN, 16, 0, 1024, 1, .unroll = 1, .store = "cs", .light = 1},
+    {WIDE, MANY, COLUMN, 32, 0, 512, 4, .unroll = 1, .light = 1},
     {WIDE, MANY, ANY, 64, 128, 512, .shares = 1, .unroll = 2},
+    {WIDE, MANY, PLAIN, 64, 0, 1024, .unroll = 4, .load = "last"},
     {WIDE, MANY, PLAIN | HEAVY, 128, 128, 512, 8, .unroll = 1},
     {WIDE, MANY, PLAIN | HEAVY, 1024, 256, 1024, 4, .shares = 1, .unroll = 1},
     {WIDE, MANY, COLUMN | COLUMNS, 128, 256, 1024, 4, .shares = 1, .unroll = 2},
     {WIDE, MANY, COLUMN | COLUMNS, 256, 64, 512, 4, .unroll = 4, .mbarrier = 1},
-    {WIDE, MANY, COLUMN | COLUMNS, 512, 256, 1024, 4, .shares = 1, .unroll = 2},
+    {WIDE, MANY, COLUMN | COLUMNS, 512, 128, 512, 4, .shares = 1, .unroll = 2, .registers = 64},
+    {WIDE, MANY, COLUMN, 512, 128, 512, 4, .shares = 1, .unroll = 4, .registers = 64, .light = 1},
+    {WIDE, MANY, COLUMN | COLUMNS, 1024, 256, 1024, 4, .shares = 1, .unroll = 2},
+    {WIDE, MANY, COLUMN, 1024, 256, 1024, 4, .shares = 1, .unroll = 4, .light = 1},
 };
+
+static int is_odd(const struct eider_row_traits *t, const struct eider_layout *layout,
+                  const struct long_rule *r)
+{
+    return eider_row_has_edges(layout, eider_row_rule_vec(t, r->access)) ||
+           (r->odd > 1 && layout->length * t->widest % ROUND);
+}
 
 /* The last one that fits. */
 static const struct long_rule *long_rule_for(const struct eider_row_traits *t,
@@ -107,8 +135,8 @@ static const struct long_rule *long_rule_for(const struct eider_row_traits *t,
     const struct long_rule *found = NULL;
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
-        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class);
-        if (r->edges) fits = fits && eider_row_has_edges(layout, eider_row_rule_vec(t, r->access));
+        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class) && !(r->light && t->heavy);
+        if (r->odd) fits = fits && is_odd(t, layout, r);
         if (fits && bytes > (int64_t)r->above * KIB) found = r;
     }
     return found;
@@ -177,6 +205,7 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     eider_config_choose(config, EIDER_PARAM_split, split);
     eider_config_choose(config, EIDER_PARAM_mbarrier, r->mbarrier && cluster > 1 && !resident);
     eider_config_choose(config, EIDER_PARAM_ahead, t.columns > 0);
+    eider_config_choose(config, EIDER_PARAM_registers, r->registers);
     if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
     if (r->store) eider_config_choose_word(config, EIDER_PARAM_store, r->store);
     return 1;

@@ -168,8 +168,12 @@ static LLVMValueRef compare_place(struct eider_row_build *b, const struct eider_
     place = LLVMBuildSelect(ir, fits, place, eider_row_number(b->i32, -1), "");
     b->e->width = c->width;
     int is_equal = eider_row_graph(b)->cells[id].op == EIDER_OP_eq;
-    return LLVMBuildICmp(ir, is_equal ? LLVMIntEQ : LLVMIntNE, c->col,
-                         eider_row_spread(b, place, c->width), "");
+    LLVMValueRef of = c->col, is = eider_row_spread(b, place, c->width);
+    if (c->step) { /* one difference for all of a vector */
+        of = LLVMBuildSub(ir, is, c->first, "");
+        is = c->step;
+    }
+    return LLVMBuildICmp(ir, is_equal ? LLVMIntEQ : LLVMIntNE, of, is, "");
 }
 
 static void lower_in(struct eider_row_build *b, struct eider_row_context *c, eider_node id)

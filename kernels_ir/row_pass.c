@@ -113,8 +113,9 @@ static void place_elements(struct eider_row_build *b, struct eider_row_vector *v
 {
     LLVMValueRef first = eider_row_spread(b, v->col, b->width);
     for (int p = 0; p < b->n_packs; p++) {
-        LLVMValueRef step = steps(b, (int64_t)p * b->width, 1);
-        v->packs[p].col = LLVMBuildAdd(b->e->builder, first, step, "");
+        v->packs[p].first = first;
+        v->packs[p].step = steps(b, (int64_t)p * b->width, 1);
+        v->packs[p].col = LLVMBuildAdd(b->e->builder, first, v->packs[p].step, "");
     }
 }
 

@@ -482,6 +482,133 @@ static void a_power_is_as_good_as_its_results_need(void **state)
     }
 }
 
+/* Products are added with one rounding, three of four neighbours at least, unless a caller forbids
+ * it. */
+static void sums_of_products_are_fused(void **state)
+{
+    static const char text[] = "in x; y = x * rsqrt(mean(x * x))";
+    static const char config[] = "vec=4,row=32,block=32,keep=4,unroll=1";
+    (void)state;
+    for (int on = 0; on < 2; on++) {
+        int64_t shape[2] = {4, 512};
+        eider_program *program;
+        eider_kernel *kernel;
+        const void *ptx;
+        size_t size;
+        must(eider_program_parse(row_context, text, &program));
+        eider_tensor args[2] = {tensor_of(NULL, EIDER_F32, 2, shape),
+                                tensor_of(NULL, EIDER_F32, 2, shape)};
+        eider_request request = {
+            .program = program, .args = args, .n_args = 2, .config = config, .target = "sm_90"};
+        request.numerics.contract = on ? EIDER_ON : EIDER_OFF;
+        must(eider_compile(row_context, &request, &kernel));
+        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
+        int fused = row_count(ptx, "fma.rn.f32");
+        if (on)
+            assert_in_range(fused, 12, 16);
+        else
+            assert_int_equal(fused, 0);
+        eider_kernel_release(kernel);
+        eider_program_release(program);
+    }
+}
+
+/* With mean and variance in one pass, the sum of all vectors but the first follows from that of the
+ * differences: one addition less for each element. */
+static void a_sum_follows_from_its_moment(void **state)
+{
+    static const char *const texts[] = {
+        "in x; out s; d = x - mean(x); e = mean(d); s = mean(d * d) - e * e",
+        "in x; out s, t; d = x - mean(x); e = mean(d); s = mean(d * d) - e * e\n"
+        "t = sum(abs(x))"};
+    int added[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        eider_kernel *kernel;
+        const char *ptx =
+            ptx_of(texts[i], "vec=4,row=32,block=32,keep=8,unroll=1,online=1", 1024, &kernel);
+        const char *slow = strstr(ptx, "ld.global.f32"); /* the elements' way */
+        char *fast = strndup(ptx, (size_t)(slow - ptx));
+        added[i] = row_count(fast, "add.rn.f32");
+        free(fast);
+        eider_kernel_release(kernel);
+    }
+    /* Of 32 elements, and of 32 threads, or of the other sum both again. */
+    assert_in_range(added[0], 32, 32 + 7 + 3 * 5 + 12);
+    assert_in_range(added[1] - added[0], 32 + 5 - 4, 32 + 5 + 4);
+}
+
+/* What a thread has of a short row stays as it was computed; what it has of a longer one is made
+ * anew from what memory has, which are fewer registers. */
+static void short_rows_stay_as_computed(void **state)
+{
+    static const char text[] = "in x; y = x * rsqrt(mean(x * x))";
+    (void)state;
+    for (int keep = 4; keep <= 8; keep *= 2) {
+        char config[80];
+        eider_kernel *kernel;
+        snprintf(config, sizeof config, "vec=8,row=%d,block=32,keep=%d,unroll=1", 128 / keep, keep);
+        const char *ptx = ptx_of_type(text, EIDER_BF16, config, 1024, &kernel);
+        assert_int_equal(row_count(ptx, "xor.b32"), keep == 4 ? 0 : 4 * keep);
+        eider_kernel_release(kernel);
+    }
+}
+
+/* Threads of rows that do not exist end where no other row waits for them. */
+static void threads_without_a_row_end(void **state)
+{
+    static const struct {
+        const char *text, *config;
+        int ends;
+    } cases[] = {
+        {"in x; y = x - max(x)", "row=32,block=128,vec=1,keep=1", 1},
+        {"in x; y = x - max(x)", "row=32,block=32,vec=1,keep=1", 0},
+        {"in x; y = x - max(x)", "row=64,block=128,vec=1,keep=1", 0},
+        {"in x; y = x - max(x)", "row=32,block=128,vec=1,keep=1,resident=1", 0},
+        {"in x; y = x - pick(x, argmax(x))", "row=32,block=128,vec=1,keep=1", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        eider_kernel *kernel;
+        const char *ptx = ptx_of(cases[i].text, cases[i].config, 32, &kernel);
+        if ((strstr(ptx, "exit;") != NULL) != cases[i].ends)
+            fail_msg("%s [%s]", cases[i].text, cases[i].config);
+        eider_kernel_release(kernel);
+    }
+}
+
+/* Places are compared with what is constant for a thread's vector: one instruction for each. */
+static void a_place_costs_one_comparison(void **state)
+{
+    static const char text[] = "in x, k: i64 row; y = x - select(col() == k, 1, 0)";
+    (void)state;
+    int64_t shape[2] = {4, 1024}, row[2] = {4, 1};
+    eider_program *program;
+    eider_kernel *kernel;
+    const void *ptx;
+    size_t size;
+    must(eider_program_parse(row_context, text, &program));
+    eider_tensor args[3] = {tensor_of(NULL, EIDER_F32, 2, shape),
+                            tensor_of(NULL, EIDER_I64, 2, row),
+                            tensor_of(NULL, EIDER_F32, 2, shape)};
+    eider_request request = {.program = program,
+                             .args = args,
+                             .n_args = 3,
+                             .config = "vec=4,row=64,block=64,keep=4,unroll=1",
+                             .target = "sm_90"};
+    must(eider_compile(row_context, &request, &kernel));
+    must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
+    int n = 0;
+    for (const char *at = ptx; (at = strstr(at, "setp.eq.s32")); at++) {
+        const char *last = strchr(at, ';') - 1;
+        while (last[-1] != ' ') last--;
+        n += *last != '%';
+    }
+    assert_true(n >= 16);
+    eider_kernel_release(kernel);
+    eider_program_release(program);
+}
+
 /* A sum that is online needs no other one that is. */
 static void sums_that_need_one_another_have_defaults(void **state)
 {
@@ -510,26 +637,35 @@ static void defaults_are_those_that_were_measured(void **state)
         const char *words[4];
     } cases[] = {
         {"cross_entropy", EIDER_BF16, 256, {"row=8,keep=4", "registers=64", "load=cs"}},
-        {"cross_entropy", EIDER_BF16, 1024, {"row=32,keep=4", "online=1", "load=cs"}},
-        {"cross_entropy_train", EIDER_BF16, 256, {"vec=4", "row=8,keep=8", "registers=0"}},
+        {"cross_entropy", EIDER_BF16, 1024, {"row=32,keep=4", "online=0", "load=cs"}},
+        {"cross_entropy_train", EIDER_BF16, 256, {"vec=4", "block=64", "row=8,keep=8"}},
         {"cross_entropy_train", EIDER_F32, 256, {"row=16,keep=4"}},
         {"softmax", EIDER_F32, 256, {"row=16,keep=4", "load=ca,store=wb"}},
         {"softmax", EIDER_BF16, 1024, {"vec=8", "row=64,keep=2"}},
         {"rmsnorm", EIDER_F32, 256, {"row=64,keep=1", "ahead=1"}},
         {"rmsnorm_backward", EIDER_BF16, 1024, {"row=128,keep=1", "ahead=0"}},
-        {"layernorm_backward", EIDER_F32, 1024, {"row=128,keep=2", "ahead=0"}},
-        {"layernorm", EIDER_F32, 1024, {"row=128,keep=2", "online=1", "ahead=1"}},
+        {"layernorm_backward", EIDER_F32, 1024, {"row=256,keep=1", "ahead=0"}},
+        {"layernorm", EIDER_F32, 1024, {"row=128,keep=2", "online=0", "ahead=1"}},
+        {"layernorm", EIDER_BF16, 256, {"block=64", "row=16,keep=2", "registers=48", "online=0"}},
+        {"layernorm", EIDER_BF16, 1024, {"vec=4,unroll=1,block=64", "row=64,keep=4", "online=0"}},
+        {"rmsnorm_backward", EIDER_F32, 4096, {"row=1024,keep=1", "store=cs"}},
+        {"layernorm_backward", EIDER_F32, 4096, {"row=512,keep=2", "store=wb"}},
+        {"softmax_backward", EIDER_BF16, 4096, {"unroll=1", "row=512,keep=0", "load=last"}},
         {"softmax", EIDER_BF16, 8192, {"unroll=4", "row=512,keep=0", "load=last,store=first"}},
         {"rmsnorm", EIDER_BF16, 16384, {"unroll=2", "row=512,keep=0", "load=last,store=wb"}},
         {"layernorm", EIDER_BF16, 16384, {"unroll=4", "row=256,keep=0,cluster=1,shared=8"}},
         {"cross_entropy_train", EIDER_BF16, 16384, {"row=512,keep=1,cluster=1,shared=3"}},
         {"cross_entropy_train", EIDER_F32, 16384, {"unroll=4", "row=512,keep=0", "load=last"}},
         {"softmax", EIDER_F32, 65536, {"row=512,keep=8,cluster=4,shared=0", "mbarrier=1"}},
-        {"rmsnorm", EIDER_BF16, 65536, {"row=1024,keep=8,cluster=1,shared=0", "ahead=1"}},
-        {"layernorm", EIDER_F32, 131072, {"row=512,keep=16,cluster=4,shared=0", "mbarrier=1"}},
+        {"rmsnorm", EIDER_BF16, 65536, {"row=512,keep=0,cluster=1,shared=16", "ahead=1"}},
+        {"layernorm", EIDER_F32, 131072, {"row=512,keep=16,cluster=2,shared=16", "mbarrier=0"}},
         {"layernorm_backward", EIDER_BF16, 131072, {"row=256,keep=4,cluster=4,shared=12"}},
         {"softmax", EIDER_BF16, 50257, {"row=256,keep=3,cluster=2,shared=10", "mbarrier=1"}},
-        {"softmax", EIDER_BF16, 50264, {"row=128,keep=4,cluster=8,shared=3", "mbarrier=1"}},
+        {"softmax", EIDER_BF16, 50264, {"row=256,keep=3,cluster=2,shared=10", "mbarrier=1"}},
+        {"softmax", EIDER_BF16, 57344, {"row=128,keep=4,cluster=8,shared=3", "mbarrier=1"}},
+        {"rmsnorm_backward", EIDER_BF16, 131072, {"row=512,keep=2,cluster=4", "registers=64"}},
+        {"rmsnorm_backward", EIDER_F32, 131072, {"unroll=4", "row=512,keep=4,cluster=8"}},
+        {"layernorm_backward", EIDER_F32, 131072, {"unroll=2", "row=512,keep=4,cluster=8"}},
         {"cross_entropy_train", EIDER_BF16, 128257, {"row=256,keep=2,cluster=8,shared=6"}},
         {"cross_entropy_backward", EIDER_BF16, 50257, {"vec=4,unroll=4", "row=512", "split=4"}},
         {"softmax_backward", EIDER_F32, 131072, {"row=512,keep=8,cluster=8,shared=0"}},
@@ -565,7 +701,8 @@ static void rows_that_one_block_cannot_keep_have_clusters_by_default(void **stat
     } cases[] = {
         {"sm_90", NULL, 64, 1},
         {"sm_90", NULL, 32768, 1},
-        {"sm_90", NULL, 32776, 8},
+        {"sm_90", NULL, 32776, 2},
+        {"sm_90", NULL, 40960, 8},
         {"sm_90", NULL, 65536, 8},
         {"sm_100a", NULL, 131072, 8},
         {"sm_90", NULL, 262144, 8},
@@ -608,6 +745,11 @@ int main(void)
         cmocka_unit_test(elements_in_flight_are_limited),
         cmocka_unit_test(what_all_rows_share_is_loaded_ahead),
         cmocka_unit_test(a_power_is_as_good_as_its_results_need),
+        cmocka_unit_test(sums_of_products_are_fused),
+        cmocka_unit_test(a_sum_follows_from_its_moment),
+        cmocka_unit_test(short_rows_stay_as_computed),
+        cmocka_unit_test(threads_without_a_row_end),
+        cmocka_unit_test(a_place_costs_one_comparison),
         cmocka_unit_test(sums_that_need_one_another_have_defaults),
         cmocka_unit_test(defaults_are_those_that_were_measured),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
