@@ -7,7 +7,8 @@
 /* Long rows: how much of them a block takes, and where its threads keep that.  Measured on an H200
  * (bench/RESULTS.md).  Of what needs one pass the longest keep nothing.  Rows of up to 64 KiB are
  * read again for the last pass, from caches that are told to hold them until then, where there is
- * not much to load or to compute besides: nothing else writes as fast.  Of longer ones a few blocks
+ * not much to load or to compute besides: nothing else writes as fast.  So are some of 128 KiB, where
+ * one block takes all registers of a multiprocessor and its row the first cache.  Of longer ones a few blocks
  * with 32 to 128 KiB each are on every multiprocessor, so that some load while others compute, in
  * registers or, filled asynchronously, in shared memory, since registers for what is in flight
  * would leave too few warps.
@@ -58,7 +59,7 @@ static const struct long_rule {
     {NARROW, ONE, COLUMN, 4, 0, 256, .unroll = 2, .load = "last", .store = "first"},
     {NARROW, ONE, COLUMN, 8, 0, 512, .unroll = 2, .load = "last"},
     {NARROW, ONE, COLUMN, 32, 0, 512, .unroll = 4, .load = "last"},
-    {NARROW, ONE, COLUMN, 64, 0, 512, .shares = 1, .unroll = 4, .load = "last"},
+    {NARROW, ONE, COLUMN, 64, 0, 1024, 2, .unroll = 8, .load = "last", .store = "first"},
     {NARROW, ONE, COLUMN, 128, 128, 512, .shares = 1, .unroll = 8},
     {NARROW, ONE, COLUMN, 256, 256, 1024, 4, .shares = 1, .unroll = 2},
     {NARROW, ONE, COLUMNS, 4, 0, 128, .unroll = 4, .load = "last", .store = "first"},
@@ -77,12 +78,13 @@ static const struct long_rule {
     {WIDE, ONE, COLUMNS, 16, 0, 512, .unroll = 2, .load = "last", .store = "first"},
     {WIDE, ONE, COLUMNS, 32, 32, 256, 8, .unroll = 4, .mbarrier = 1},
     {WIDE, ONE, PLAIN | COLUMN, 32, 0, 1024, .unroll = 2, .load = "last"},
-    {WIDE, ONE, PLAIN | HEAVY, 64, 16, 128, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, HEAVY, 64, 16, 128, 8, .unroll = 1, .mbarrier = 1},
+    {WIDE, ONE, PLAIN, 64, 0, 1024, 2, .unroll = 8, .load = "last"},
     {WIDE, ONE, PLAIN | HEAVY, 128, 64, 512, 8, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, PLAIN, 256, 64, 512, 8, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, HEAVY, 256, 64, 256, 16, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, PLAIN | HEAVY, 512, 128, 256, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, COLUMN, 64, 16, 128, 8, .unroll = 4, .mbarrier = 1},
+    {WIDE, ONE, COLUMN, 64, 0, 1024, .unroll = 8, .load = "last", .store = "first"},
     {WIDE, ONE, COLUMN, 128, 32, 128, 16, .unroll = 4, .mbarrier = 1},
     {WIDE, ONE, COLUMN, 256, 128, 1024, 8, .unroll = 4, .mbarrier = 1},
     {WIDE, ONE, COLUMN, 512, 256, 1024, 4, .shares = 1, .unroll = 4},
@@ -206,6 +208,7 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     eider_config_choose(config, EIDER_PARAM_mbarrier, r->mbarrier && cluster > 1 && !resident);
     eider_config_choose(config, EIDER_PARAM_ahead, t.columns > 0);
     eider_config_choose(config, EIDER_PARAM_registers, r->registers);
+    if (keep + c.shared < each) eider_config_choose(config, EIDER_PARAM_online, 1);
     if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
     if (r->store) eider_config_choose_word(config, EIDER_PARAM_store, r->store);
     return 1;
