@@ -639,6 +639,8 @@ static void defaults_are_those_that_were_measured(void **state)
         {"cross_entropy", EIDER_BF16, 256, {"row=8,keep=4", "registers=64", "load=cs"}},
         {"cross_entropy", EIDER_BF16, 1024, {"row=32,keep=4", "online=0", "load=cs"}},
         {"cross_entropy_train", EIDER_BF16, 256, {"vec=4", "block=64", "row=8,keep=8"}},
+        {"cross_entropy_train", EIDER_BF16, 1024, {"vec=4", "block=64", "row=64,keep=4"}},
+        {"cross_entropy_train", EIDER_BF16, 65536, {"row=128,keep=8,cluster=4,shared=8"}},
         {"cross_entropy_train", EIDER_F32, 256, {"row=16,keep=4"}},
         {"softmax", EIDER_F32, 256, {"row=16,keep=4", "load=ca,store=wb"}},
         {"softmax", EIDER_BF16, 1024, {"vec=8", "row=64,keep=2"}},
@@ -646,7 +648,7 @@ static void defaults_are_those_that_were_measured(void **state)
         {"rmsnorm_backward", EIDER_BF16, 1024, {"row=128,keep=1", "ahead=0"}},
         {"layernorm_backward", EIDER_F32, 1024, {"row=256,keep=1", "ahead=0"}},
         {"layernorm", EIDER_F32, 1024, {"row=128,keep=2", "online=0", "ahead=1"}},
-        {"layernorm", EIDER_BF16, 256, {"block=64", "row=16,keep=2", "registers=48", "online=0"}},
+        {"layernorm", EIDER_BF16, 256, {"block=64", "row=16,keep=4", "registers=48", "online=0"}},
         {"layernorm", EIDER_BF16, 1024, {"vec=4,unroll=1,block=64", "row=64,keep=4", "online=0"}},
         {"rmsnorm_backward", EIDER_F32, 4096, {"row=1024,keep=1", "store=cs"}},
         {"layernorm_backward", EIDER_F32, 4096, {"row=512,keep=2", "store=wb"}},
@@ -689,6 +691,45 @@ static void defaults_are_those_that_were_measured(void **state)
             if (!strstr(config, cases[i].words[w]))
                 fail_msg("%s, %d: no %s in %s", cases[i].text, (int)cases[i].cols,
                          cases[i].words[w], config);
+        eider_program_release(program);
+    }
+}
+
+/* Where the rule has clusters of all that every GPU takes, a tuner asks early for more blocks. */
+static void larger_clusters_are_likely_candidates(void **state)
+{
+    static const struct {
+        const char *text;
+        eider_dtype type;
+        int64_t cols;
+        const char *line;
+    } cases[] = {
+        {"softmax", EIDER_BF16, 262144, "\n*vec=8,row=128,block=128,cluster=16,keep=8,shared=8,"},
+        {"softmax", EIDER_F32, 262144, "\n*vec=4,row=512,block=512,cluster=16,keep=4,shared=4,"},
+        {"cross_entropy_train", EIDER_BF16, 262144,
+         "\n*vec=8,row=128,block=128,cluster=16,keep=4,shared=12,"},
+        {"softmax", EIDER_BF16, 4096, NULL},
+        {"layernorm", EIDER_F32, 262144, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        eider_tensor args[ROW_OPERANDS_MAX];
+        struct eider_plan plan;
+        eider_program *program;
+        struct eider_text text;
+        char *lines;
+        size_t size;
+        must(eider_program_parse(row_context, cases[i].text, &program));
+        size_t n = operands_of(program, cases[i].type, cases[i].cols, args);
+        eider_request request = {.program = program, .args = args, .n_args = n, .target = "sm_90"};
+        must(eider_prepare_plan(row_context, NULL, &request, &plan));
+        eider_text_init(&text, &row_context->allocator);
+        eider_row_space(&plan.layout, plan.target, &plan.config, &text);
+        must(eider_text_take(&text, &lines, &size));
+        if (cases[i].line ? !strstr(lines, cases[i].line) : strchr(lines, '*') != NULL)
+            fail_msg("%s, %d: %s", cases[i].text, (int)cases[i].cols, lines);
+        eider_mem_free(&row_context->allocator, lines);
+        eider_text_release(&text);
         eider_program_release(program);
     }
 }
@@ -753,6 +794,7 @@ int main(void)
         cmocka_unit_test(a_place_costs_one_comparison),
         cmocka_unit_test(sums_that_need_one_another_have_defaults),
         cmocka_unit_test(defaults_are_those_that_were_measured),
+        cmocka_unit_test(larger_clusters_are_likely_candidates),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };
     return cmocka_run_group_tests_name("code of rows", tests, row_set_up, row_tear_down);

@@ -115,12 +115,14 @@ static const eider_allocator *heap(void)
     return &a;
 }
 
-static void search(eider_search kind, size_t limit, uint64_t seed, size_t first)
+static void search_with(eider_search kind, size_t limit, uint64_t seed, size_t first,
+                        const uint8_t *likely)
 {
     struct eider_search_job job = {.allocator = heap(),
                                    .configs = table.configs,
                                    .n = table.n,
                                    .first = first,
+                                   .likely = likely,
                                    .kind = kind,
                                    .seed = seed,
                                    .limit = limit,
@@ -130,6 +132,11 @@ static void search(eider_search kind, size_t limit, uint64_t seed, size_t first)
     memset(table.asked, 0, sizeof table.asked);
     assert_int_equal(eider_search_run(&job), EIDER_OK);
     assert_int_equal(table.n_repeated, 0);
+}
+
+static void search(eider_search kind, size_t limit, uint64_t seed, size_t first)
+{
+    search_with(kind, limit, seed, first, NULL);
 }
 
 static size_t index_of(const char *config)
@@ -304,10 +311,29 @@ static void directed_comes_within_2_percent_on_recorded_timings(void **state)
     }
 }
 
+static void what_is_likely_is_asked_for_in_the_first_batch(void **state)
+{
+    static uint8_t likely[4096];
+    (void)state;
+    make_table(1);
+    assert_true(table.n <= sizeof likely);
+    for (size_t n = 2; n <= 64; n *= 32) {
+        memset(likely, 0, sizeof likely);
+        for (size_t k = 0; k < n; k++) likely[table.n - 1 - 7 * k] = 1;
+        search_with(EIDER_SEARCH_DIRECTED, 16, 3, 5, likely);
+        size_t asked = 0;
+        for (size_t i = 0; i < table.n; i++) asked += likely[i] && table.asked[i];
+        assert_int_equal(table.n_asked, 16);
+        assert_true(table.asked[5]);
+        assert_int_equal(asked, n < 15 ? n : 15);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exhaustive_asks_for_everything_once),
+        cmocka_unit_test(what_is_likely_is_asked_for_in_the_first_batch),
         cmocka_unit_test(random_asks_for_as_many_as_it_may_and_repeats_with_its_seed),
         cmocka_unit_test(directed_comes_within_2_percent_of_the_best_with_60_of_500),
         cmocka_unit_test(directed_finds_a_far_corner_from_a_bad_start),

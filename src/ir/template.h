@@ -106,8 +106,9 @@ struct eider_template {
     void (*defaults)(const struct eider_layout *layout, const struct eider_device_facts *facts,
                      struct eider_config *config);
     /* The configs worth timing, around `rule`, which is complete: a product of lists in each
-     * line, as eider_tune_request.space is written, of parameters in `uses`.  Configs that
-     * `check` refuses may be among them, and one may be there twice. */
+     * line, as eider_tune_request.space is written, of parameters in `uses`; behind a '*' those
+     * that a directed search asks for first, because they often win.  Configs that `check` refuses
+     * may be among them, and one may be there twice. */
     void (*space)(const struct eider_layout *layout, struct eider_target target,
                   const struct eider_config *rule, struct eider_text *out);
     /* Fails with EIDER_CONFIG, naming the parameter, when `config` cannot work. */

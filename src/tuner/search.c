@@ -2,7 +2,7 @@
  *
  * The directed search treats candidates as points of a grid whose axes are the parameters'
  * values in order.  It asks in batches, because a batch is compiled on all cores and timed
- * together: first the start and a spread of random points; then, round after round, those of
+ * together: first the start, what is likely and a spread of random points; then, round after round, those of
  * which a model of everything seen expects most, and neighbours of the best, one step along
  * one axis; and random points where both run out.
  */
@@ -15,7 +15,7 @@
 #include "pairs.h"
 #include "search_model.h"
 
-#define SPREAD 15    /* random points of a start */
+#define SPREAD 15    /* points of a start: likely ones, and random ones */
 #define PROMISING 3  /* of a batch: what the model expects most of */
 #define FAR 0.7      /* log cost over the best: worse is no worse */
 #define FAILED 0.4   /* of what does not work: its neighbours may */
@@ -248,7 +248,9 @@ static eider_status explore(struct search *s)
 {
     size_t n_new = 1, n_looked;
     want(s, s->job->first < s->job->n ? s->job->first : 0);
-    spread(s, SPREAD);
+    for (size_t i = 0; s->job->likely && i < s->job->n && s->n_batch <= SPREAD; i++)
+        if (s->job->likely[i]) want(s, i);
+    spread(s, SPREAD + 1 - s->n_batch);
     EIDER_TRY(ask_and_look(s, 0, &n_new));
     while (n_new && s->n_asked < s->limit) {
         s->best = find_best(s);

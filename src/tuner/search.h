@@ -17,8 +17,9 @@ struct eider_search_job {
     const eider_allocator *allocator;
     const char *const *configs; /* in the order of configs */
     size_t n;
-    size_t first;      /* where a directed search begins: the default rule's */
-    eider_search kind; /* not AUTO */
+    size_t first;          /* where a directed search begins: the default rule's, */
+    const uint8_t *likely; /* and with those of the n that are set here; NULL: none */
+    eider_search kind;     /* not AUTO */
     uint64_t seed;
     size_t limit; /* candidates asked for at most; 0: all */
     eider_search_costs costs;

@@ -29,6 +29,7 @@ struct builder {
     const struct eider_call *call;
     struct eider_space *space;
     size_t room;
+    int likely;      /* what is added is */
     size_t n_seen;   /* configs before conditions and checks */
     char first[256]; /* why the first invalid one was */
 };
@@ -141,7 +142,7 @@ static eider_status append(struct builder *b, const char *config)
     }
     const char *kept = eider_arena_text(&s->arena, config, strlen(config));
     if (!kept) return EIDER_OOM;
-    s->at[s->n++] = (struct eider_candidate){.config = kept};
+    s->at[s->n++] = (struct eider_candidate){.config = kept, .likely = b->likely};
     return EIDER_OK;
 }
 
@@ -238,8 +239,12 @@ static void sort_unique(struct eider_space *s)
 {
     size_t n = 0;
     if (s->n) qsort(s->at, s->n, sizeof s->at[0], by_config);
-    for (size_t i = 0; i < s->n; i++)
-        if (n == 0 || strcmp(s->at[n - 1].config, s->at[i].config) != 0) s->at[n++] = s->at[i];
+    for (size_t i = 0; i < s->n; i++) {
+        int is_new = n == 0 || strcmp(s->at[n - 1].config, s->at[i].config) != 0;
+        int likely = s->at[i].likely || (!is_new && s->at[n - 1].likely);
+        if (is_new) s->at[n++] = s->at[i];
+        s->at[n - 1].likely = likely;
+    }
     s->n = n;
 }
 
@@ -287,8 +292,11 @@ static eider_status add_default(struct builder *b)
     eider_text_release(&text);
     if (status != EIDER_OK) return status;
     for (char *line = strtok_r(lines, "\n", &rest); line && status == EIDER_OK;
-         line = strtok_r(NULL, "\n", &rest))
-        status = add_space(b, line, 1);
+         line = strtok_r(NULL, "\n", &rest)) {
+        b->likely = *line == '*';
+        status = add_space(b, line + b->likely, 1);
+    }
+    b->likely = 0;
     eider_mem_free(&b->call->ctx->allocator, lines);
     struct eider_pairs config = b->call->fixed;
     if (status == EIDER_OK && b->call->request->tolerance > 0 && plan->math != EIDER_MATH_AUTO)

@@ -14,6 +14,7 @@
 
 struct eider_candidate {
     const char *config; /* the space's */
+    int likely;         /* a search asks for it early */
     eider_tune_outcome outcome;
     int recorded;  /* known before this call */
     int transient; /* a failure that another day may not see */

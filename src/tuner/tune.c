@@ -184,21 +184,27 @@ static eider_status run_search(struct session *s)
 {
     const eider_allocator *a = &s->call.ctx->allocator;
     const char **configs = eider_mem_alloc(a, s->space.n * sizeof *configs);
-    if (!configs) return EIDER_OOM;
-    for (size_t i = 0; i < s->space.n; i++) configs[i] = s->space.at[i].config;
+    uint8_t *likely = eider_mem_alloc(a, s->space.n);
+    eider_status status = configs && likely ? EIDER_OK : EIDER_OOM;
+    for (size_t i = 0; status == EIDER_OK && i < s->space.n; i++) {
+        configs[i] = s->space.at[i].config;
+        likely[i] = s->space.at[i].likely != 0;
+    }
     const struct eider_candidate *first = eider_space_find(&s->space, s->measure.reference_config);
     struct eider_search_job job = {.allocator = a,
                                    .configs = configs,
                                    .n = s->space.n,
                                    .first = first ? (size_t)(first - s->space.at) : s->space.n / 2,
+                                   .likely = likely,
                                    .kind = s->search,
                                    .seed = s->call.request->seed,
                                    .limit = s->limit,
                                    .costs = costs,
                                    .user = s};
-    eider_status status = eider_search_run(&job);
+    if (status == EIDER_OK) status = eider_search_run(&job);
     if (status == EIDER_OK) status = eider_measure_finalists(&s->measure);
     eider_mem_free(a, configs);
+    eider_mem_free(a, likely);
     return status;
 }
 
