@@ -476,6 +476,10 @@ int eider_row_moment_of(const struct eider_lowered *program, const uint8_t *live
 int eider_row_lanes_are_even(const struct eider_layout *layout, const struct eider_row_config *c);
 /* As those of row_online.c. */
 void eider_row_moment_begin(struct eider_row_build *b, struct eider_row_total *t);
+/* Whether a program shows nothing of the sum, or of the mean, that a first moment takes off, but
+ * what is NaN wherever that is infinite: the sum may follow from the moment then. */
+int eider_row_moment_hides(const struct eider_lowered *program, const uint8_t *live,
+                           const struct eider_row_online *first);
 /* The sum of each lane's elements, of a total that follows from a moment. */
 LLVMValueRef eider_row_moment_sum(struct eider_row_build *b, const struct eider_row_total *sum);
 void eider_row_moment_meet(struct eider_row_build *b, struct eider_row_total *t);

@@ -7,11 +7,11 @@
 /* Long rows: how much of them a block takes, and where its threads keep that.  Measured on an H200
  * (bench/RESULTS.md).  Of what needs one pass the longest keep nothing.  Rows of up to 64 KiB are
  * read again for the last pass, from caches that are told to hold them until then, where there is
- * not much to load or to compute besides: nothing else writes as fast.  So are some of 128 KiB, where
- * one block takes all registers of a multiprocessor and its row the first cache.  Of longer ones a few blocks
- * with 32 to 128 KiB each are on every multiprocessor, so that some load while others compute, in
- * registers or, filled asynchronously, in shared memory, since registers for what is in flight
- * would leave too few warps.
+ * not much to load or to compute besides: nothing else writes as fast.  So are some of 128 KiB,
+ * where one block takes all registers of a multiprocessor and its row the first cache.  Of longer
+ * ones a few blocks with 32 to 128 KiB each are on every multiprocessor, so that some load while
+ * others compute, in registers or, filled asynchronously, in shared memory, since registers for
+ * what is in flight would leave too few warps.
  */
 #define KIB 1024
 #define ROUND (16 * KIB)

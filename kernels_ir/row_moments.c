@@ -14,7 +14,8 @@
  * squares large: of LANE_MAX times as many elements it loses LANE_MAX roundings at most, also where
  * a launch allows no vectors, and a lane's first elements are EIDER_ROW_SINGLES.
  * Differences of references are exact where they are close, so a mean far from 0 costs no digits.
- * The sum of x itself is not added up: it is sum(x - r) + n r.
+ * The sum of x itself is not added up: it is sum(x - r) + n r, unless the program shows it: of a
+ * row with an infinite value that is NaN.
  */
 #include "ops.h"
 #include "pack.h"
@@ -69,6 +70,42 @@ int eider_row_moment_of(const struct eider_lowered *l, const uint8_t *live, eide
                                      .reference = eider_row_arg(l, difference, 1)};
     out->source = sum_in(l, out->reference, out->value);
     return out->source != 0;
+}
+
+static int has_arg(const struct eider_lowered *l, eider_node id, eider_node arg)
+{
+    for (uint32_t k = 0; k < eider_row_cell(l, id)->n_args; k++)
+        if (eider_row_arg(l, id, k) == arg) return 1;
+    return 0;
+}
+
+/* Whether a node that has the mean as an argument is no more than what is NaN wherever the mean is
+ * infinite: a difference from it, or the mean with the mean of differences added. */
+static int is_none_of_infinity(const struct eider_lowered *l, eider_node id,
+                               const struct eider_row_online *first)
+{
+    enum eider_op op = (enum eider_op)eider_row_cell(l, id)->op;
+    if (op == EIDER_OP_sub)
+        return eider_row_arg(l, id, 0) == first->value &&
+               eider_row_arg(l, id, 1) == first->reference;
+    if (op != EIDER_OP_add) return 0;
+    int k = eider_row_arg(l, id, 0) == first->reference;
+    return sum_in(l, eider_row_arg(l, id, (uint32_t)k), first->term) != 0;
+}
+
+int eider_row_moment_hides(const struct eider_lowered *l, const uint8_t *live,
+                           const struct eider_row_online *first)
+{
+    for (uint32_t i = 0; i < l->graph->n_operands; i++) {
+        eider_node node = l->graph->operands[i].node;
+        if (node == first->source || node == first->reference) return 0;
+    }
+    for (eider_node id = first->source + 1; id < l->graph->n_cells; id++) {
+        if (!live[id]) continue;
+        if (has_arg(l, id, first->source) && id != first->reference) return 0;
+        if (has_arg(l, id, first->reference) && !is_none_of_infinity(l, id, first)) return 0;
+    }
+    return 1;
 }
 
 int eider_row_lanes_are_even(const struct eider_layout *layout, const struct eider_row_config *c)

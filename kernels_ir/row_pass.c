@@ -526,7 +526,9 @@ static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, 
                 totals[k].online.value == online->value)
                 totals[i].pair = &totals[k];
         }
-        for (int k = 0; k < i && online->kind == EIDER_ROW_FIRST_MOMENT; k++)
+        int hides = online->kind == EIDER_ROW_FIRST_MOMENT &&
+                    eider_row_moment_hides(b->program, b->plan.live, online);
+        for (int k = 0; k < i && hides; k++)
             if (totals[i].top == &totals[k]) totals[k].follows = &totals[i];
         eider_row_online_begin(b, &totals[i]);
     }

@@ -68,6 +68,11 @@ static const char *const texts[] = {
     "in x, w: column; h = x * 2 + w; d = h - mean(h); e = mean(d); v = mean(d * d) - e * e",
     "d = x - mean(x); a = max(x); b = mean(abs(x)); v = sum(d * d); c = sum(d * d * d * d)",
     "out v, f; f = mean(x) + mean(x - mean(x)); d = x - mean(x); v = mean(d * d)",
+    /* What is infinite where differences are NaN. */
+    "out m, v; m = mean(x); d = x - m; e = mean(d); v = mean(d * d) - e * e",
+    "out s, m, v; s = sum(x); d = x - mean(x); e = mean(d); v = mean(d * d) - e * e; m = s + e",
+    "out u, m, v; d = x - mean(x); e = mean(d); v = mean(d * d) - e * e; m = mean(x) + e\n"
+    "u = max(mean(x), 2)",
     /* Means that need another sum of the same kind wait for it. */
     "out v, w; d = x - mean(x); z = d * 2 - mean(d * 2); e = mean(z); w = mean(z * z) - e * e\n"
     "f = mean(d); v = mean(d * d) - f * f",

@@ -1,10 +1,10 @@
 /* search.c -- see search.h.
  *
- * The directed search treats candidates as points of a grid whose axes are the parameters'
- * values in order.  It asks in batches, because a batch is compiled on all cores and timed
- * together: first the start, what is likely and a spread of random points; then, round after round, those of
- * which a model of everything seen expects most, and neighbours of the best, one step along
- * one axis; and random points where both run out.
+ * The directed search treats candidates as points of a grid whose axes are the parameters' values
+ * in order.  It asks in batches, because a batch is compiled on all cores and timed together: first
+ * the start, what is likely and a spread of random points; then, round after round, those of which
+ * a model of everything seen expects most, and neighbours of the best, one step along one axis; and
+ * random points where both run out.
  */
 #include "search.h"
 
