@@ -29,10 +29,10 @@
  * elements; vector number v belongs to thread v % (row * cluster) of the row: in a short row, some
  * have none.  The first `keep` vectors of each thread are loaded once and stay in registers as
  * memory has them, with what is costly to compute from them; the rest is computed anew in each
- * stage, and of a longer row the next `shared` vectors stay in shared memory and the rest is read
- * again, `unroll` vectors at a time; with `load=last` from caches that are told to hold it until
- * then.  What all rows share, such as weights, is loaded for every use: it is in a cache; with
- * `ahead`, some vectors before its turn.
+ * stage, but for short rows, which stay as computed; and of a longer row the next `shared` vectors
+ * stay in shared memory and the rest is read again, `unroll` vectors at a time; with `load=last`
+ * from caches that are told to hold it until then.  What all rows share, such as weights, is loaded
+ * for every use: it is in a cache; with `ahead`, some vectors before its turn.
  *
  * With `resident` blocks for each multiprocessor, blocks go through all rows, every so many rows
  * one.  What all rows share then stays in shared memory, too, and while a thread stores the last
@@ -284,7 +284,7 @@ LLVMValueRef eider_row_number(LLVMTypeRef type, int64_t value);
 void eider_row_load(struct eider_row_build *b, struct eider_row_vector *vectors, int n,
                     uint64_t which);
 /* Makes the elements of a vector anew from its words, and forgets what else was computed but for
- * what is `costly`. */
+ * what is `costly`; unless the row is so short that all of it stays as computed. */
 void eider_row_again(struct eider_row_build *b, struct eider_row_vector *vector);
 /* Stores the outputs of every element of a vector, which its packs have. */
 void eider_row_store(struct eider_row_build *b, struct eider_row_vector *vector);
@@ -377,7 +377,7 @@ struct eider_row_total {
     /* A moment: */
     const struct eider_row_total *pair;      /* the first one, of a second; NULL: this is a first */
     double count;                            /* elements of each value */
-    int begun;                               /* there is a reference */
+    int begun;                               /* in the code so far there is a reference */
     LLVMValueRef unmoved, unmoved_reference; /* before threads met */
 };
 
@@ -474,14 +474,14 @@ int eider_row_moment_of(const struct eider_lowered *program, const uint8_t *live
                         struct eider_row_online *out);
 /* Whether all lanes have equally many elements, and not too many for moments. */
 int eider_row_lanes_are_even(const struct eider_layout *layout, const struct eider_row_config *c);
-/* As those of row_online.c. */
-void eider_row_moment_begin(struct eider_row_build *b, struct eider_row_total *t);
 /* Whether a program shows nothing of the sum, or of the mean, that a first moment takes off, but
  * what is NaN wherever that is infinite: the sum may follow from the moment then. */
 int eider_row_moment_hides(const struct eider_lowered *program, const uint8_t *live,
                            const struct eider_row_online *first);
 /* The sum of each lane's elements, of a total that follows from a moment. */
 LLVMValueRef eider_row_moment_sum(struct eider_row_build *b, const struct eider_row_total *sum);
+/* As those of row_online.c. */
+void eider_row_moment_begin(struct eider_row_build *b, struct eider_row_total *t);
 void eider_row_moment_meet(struct eider_row_build *b, struct eider_row_total *t);
 void eider_row_moment_start(struct eider_row_build *b, struct eider_row_total *t, int members);
 LLVMValueRef eider_row_moment_taken(struct eider_row_build *b, const struct eider_row_total *t,
@@ -568,6 +568,8 @@ void eider_row_stage_open(struct eider_row_build *b, uint32_t stage, struct eide
 void eider_row_stage_pass(struct eider_row_build *b, struct eider_row_stage *stage,
                           struct eider_row_vector *kept, struct eider_row_vector *rest,
                           struct eider_row_position *next);
+/* Whether the threads of a row meet once more before outputs are stored, in some launches. */
+int eider_row_may_wait(const struct eider_row_build *b);
 /* The last pass: all outputs are stored. */
 void eider_row_outputs(struct eider_row_build *b, struct eider_row_vector *kept,
                        struct eider_row_vector *rest, struct eider_row_position *next);

@@ -7,11 +7,11 @@
 
 #include <stdio.h>
 
-#define CLUSTER_BLOCK 256   /* threads of each block of a cluster at least */
-#define CLUSTER_ROW_MIN 128 /* threads of each block, of the rule's own config over more blocks */
-#define SPLIT_TRIED 32      /* parts: where there may be as many, they are worth a try */
-#define REGISTERS_TRIED 2   /* times EIDER_ROW_ELEMENTS_KEPT: what a thread may keep at most */
-#define ROW_FACTOR 4        /* as many times more and fewer threads are tried */
+#define CLUSTER_BLOCK 256 /* threads of each block of a cluster at least */
+#define WIDER_ROW_MIN 128 /* threads of each block of the most blocks */
+#define SPLIT_TRIED 32    /* parts: where there may be as many, they are worth a try */
+#define REGISTERS_TRIED 2 /* times EIDER_ROW_ELEMENTS_KEPT: what a thread may keep at most */
+#define ROW_FACTOR 4      /* as many times more and fewer threads are tried */
 
 /* With this vector and so many threads: all of the row kept, where it fits, so that nothing is
  * read twice; or read again, from the cache, in every stage. */
@@ -114,8 +114,18 @@ static void add_registers(const struct eider_config *rule, struct eider_text *ou
     eider_text_add(out, "%s,registers=32|40|48|64|80\n", text);
 }
 
-/* The rule's own config over twice as many blocks, more than it may take on every GPU: two rows
- * overlap then where one had all of the multiprocessors. */
+/* Over the most blocks, with so many of a thread's vectors in registers and the others in shared
+ * memory. */
+static void add_kept(int vec, int row, int64_t each, int keep, struct eider_text *out)
+{
+    eider_text_add(out,
+                   "*vec=%d,row=%d,block=%d,cluster=%d,keep=%d,shared=%d,async=1,mbarrier=1,"
+                   "unroll=1,online=0,load=ca,store=wb\n",
+                   vec, row, row, EIDER_ROW_CLUSTER_MAX, keep, eider_row_kept(each - keep));
+}
+
+/* Where the rule has as many blocks as every GPU takes, twice as many, of half as many threads to
+ * twice as many: two rows overlap then where one had all of the multiprocessors. */
 static void add_wider(const struct eider_layout *layout, struct eider_target target,
                       const struct eider_config *rule, struct eider_text *out)
 {
@@ -123,21 +133,13 @@ static void add_wider(const struct eider_layout *layout, struct eider_target tar
     struct eider_row_traits t = eider_row_traits_of(layout);
     if (c.cluster != EIDER_ROW_CLUSTER_PORTABLE || !c.mbarrier || t.columns) return;
     int64_t vectors = eider_row_vectors_of(layout, c.vec);
-    for (int row = c.row / 2 < CLUSTER_ROW_MIN ? c.row : c.row / 2; row <= 2 * c.row; row *= 2) {
-        int64_t threads = (int64_t)row * EIDER_ROW_CLUSTER_MAX,
-                each = (vectors + threads - 1) / threads;
-        int quarter = eider_row_kept(each / 4), half = eider_row_kept(each / 2);
-        if (row > EIDER_ROW_GPU_BLOCK_MAX || eider_row_fitting(&t, target, row, each) < each)
-            continue;
-        eider_text_add(out,
-                       "*vec=%d,row=%d,block=%d,cluster=%d,keep=%d,shared=%d,async=1,mbarrier=1,"
-                       "unroll=1,online=0,load=ca,store=wb\n",
-                       c.vec, row, row, EIDER_ROW_CLUSTER_MAX, quarter,
-                       eider_row_kept(each - quarter));
-        eider_text_add(out,
-                       "*vec=%d,row=%d,block=%d,cluster=%d,keep=%d,shared=%d,async=1,mbarrier=1,"
-                       "unroll=1,online=0,load=ca,store=wb\n",
-                       c.vec, row, row, EIDER_ROW_CLUSTER_MAX, half, eider_row_kept(each - half));
+    int row = c.row / 2 < WIDER_ROW_MIN ? WIDER_ROW_MIN : c.row / 2;
+    for (; row <= 2 * c.row && row <= EIDER_ROW_GPU_BLOCK_MAX; row *= 2) {
+        int64_t threads = (int64_t)row * EIDER_ROW_CLUSTER_MAX;
+        int64_t each = (vectors + threads - 1) / threads;
+        if (eider_row_fitting(&t, target, row, each) < each) continue;
+        add_kept(c.vec, row, each, eider_row_kept(each / 4), out);
+        add_kept(c.vec, row, each, eider_row_kept(each / 2), out);
     }
 }
 

@@ -77,9 +77,6 @@ static const struct short_rule {
     {WIDE, ONE, COLUMN, 256, .kept = 1},
     {WIDE, ONE, COLUMNS, 256, .kept = 2, .registers = 48},
     {NARROW | WIDE, ONE, ANY, 0, .kept = 2},
-    {NARROW | WIDE, MANY, ANY, 256, .kept = 1},
-    {WIDE, MANY, COLUMN | COLUMNS, 1024, .kept = 1},
-    {WIDE, MANY, COLUMN | COLUMNS, 0, .kept = 2},
     {NARROW | WIDE, MANY, ANY, 1024, .kept = 1},
     {NARROW | WIDE, MANY, ANY, 0, .kept = 2},
 };
@@ -107,12 +104,23 @@ static int threads_for(int64_t vectors, int wanted, int most, int row, int clust
     return row;
 }
 
+/* Whether the caller has left open what rows are cut by. */
+static int is_open(const struct eider_config *config)
+{
+    static const enum eider_param params[] = {EIDER_PARAM_row,    EIDER_PARAM_block,
+                                              EIDER_PARAM_keep,   EIDER_PARAM_cluster,
+                                              EIDER_PARAM_shared, EIDER_PARAM_async};
+    for (size_t i = 0; i < sizeof params / sizeof *params; i++)
+        if (config->choice[params[i]] >= 0) return 0;
+    return 1;
+}
+
 /* All of the row stays in registers, as far as those go. */
 static void choose_gpu(const struct eider_layout *layout, struct eider_target target,
                        struct eider_config *config)
 {
     struct eider_row_traits t = eider_row_traits_of(layout);
-    int fixed_cluster = config->choice[EIDER_PARAM_cluster] >= 0;
+    int fixed_cluster = config->choice[EIDER_PARAM_cluster] >= 0, open = is_open(config);
     int cluster = fixed_cluster ? eider_config_number(config, EIDER_PARAM_cluster) : 1;
     const struct short_rule *r = short_rule_for(&t, layout->length);
     int widest = eider_row_rule_vec(&t, r->access);
@@ -136,15 +144,16 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
     if (!fixed_cluster) cluster = blocks_for(target, vectors, row, most);
     eider_config_choose(config, EIDER_PARAM_cluster, cluster);
     int64_t threads = (int64_t)row * cluster, each = (vectors + threads - 1) / threads;
-    eider_config_choose(config, EIDER_PARAM_keep, eider_row_kept(each < most ? each : most));
+    int keep =
+        eider_config_choose(config, EIDER_PARAM_keep, eider_row_kept(each < most ? each : most));
     int edges = eider_row_has_edges(layout, vec);
     int stays =
-        t.columns && t.n_inputs > 1 && each <= most; /* weights are all that unroll is for */
+        t.columns && t.n_inputs > 1 && each <= keep; /* weights are all that unroll is for */
     int unroll = edges || stays || vec * t.n_inputs > 16 ? 1 : 2;
-    eider_config_choose(config, EIDER_PARAM_unroll, r->unroll ? r->unroll : unroll);
-    eider_config_choose(config, EIDER_PARAM_registers, r->registers);
+    eider_config_choose(config, EIDER_PARAM_unroll, open && r->unroll ? r->unroll : unroll);
+    eider_config_choose(config, EIDER_PARAM_registers, open ? r->registers : 0);
     /* One more exchange costs less than a moment's reference, where that is within a block. */
-    if (each <= most && cluster == 1) eider_config_choose(config, EIDER_PARAM_online, 0);
+    if (each <= keep && cluster == 1) eider_config_choose(config, EIDER_PARAM_online, 0);
     if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
 }
 
@@ -154,17 +163,6 @@ static int power_below(int block)
     int power = EIDER_ROW_GPU_BLOCK_MAX;
     while (power > block) power /= 2;
     return power;
-}
-
-/* Whether the caller has left open what long rows are cut by. */
-static int is_open(const struct eider_config *config)
-{
-    static const enum eider_param params[] = {EIDER_PARAM_row,    EIDER_PARAM_block,
-                                              EIDER_PARAM_keep,   EIDER_PARAM_cluster,
-                                              EIDER_PARAM_shared, EIDER_PARAM_async};
-    for (size_t i = 0; i < sizeof params / sizeof *params; i++)
-        if (config->choice[params[i]] >= 0) return 0;
-    return 1;
 }
 
 /* Rows that are cut into parts anywhere on the GPU: those that blocks of a cluster are too few for,

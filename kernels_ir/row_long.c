@@ -14,7 +14,11 @@
  * what is in flight would leave too few warps.
  */
 #define KIB 1024
-#define ROUND (16 * KIB)
+#define ROUND (16 * KIB) /* 8 blocks of 128 threads have a vector of 16 bytes each */
+
+/* Rows that do not begin at a vector, or are no whole number of them; or those, and rows that are
+ * no whole number of rounds, in which many threads have no last vector. */
+enum { EDGES = 1, UNEVEN = 2 };
 
 static const struct long_rule {
     int width, kind, class;
@@ -27,13 +31,12 @@ static const struct long_rule {
     int access; /* bytes of a vector; 0: 16 */
     int mbarrier;
     int registers;
-    int odd;   /* 1: only rows that do not begin at a vector, or are no whole number of them; 2: or
-              * of ROUND bytes in each input, which leave many threads without their last vector */
-    int light; /* only few operations for each element */
+    int only;                 /* rows that are like this; 0: any */
+    int light;                /* only few operations for each element */
     const char *load, *store; /* NULL: as everywhere */
 } long_rules[] = {
     {NARROW, MAP, ANY, 8, 8, 256, .access = 8, .unroll = 4},
-    {NARROW, MAP, ANY, 64, 32, 512, .access = 8, .unroll = 4, .odd = 1},
+    {NARROW, MAP, ANY, 64, 32, 512, .access = 8, .unroll = 4, .only = EDGES},
     {WIDE, MAP, ANY, 8, 8, 256, .unroll = 2},
 
     {NARROW, ONCE, ANY, 8, 16, 128, 16, .access = 8, .unroll = 2},
@@ -50,11 +53,12 @@ static const struct long_rule {
     {NARROW, ONE, HEAVY, 32, 0, 512, 2, .shares = 1, .unroll = 1},
     {NARROW, ONE, PLAIN, 64, 16, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, HEAVY, 64, 32, 128, 8, .shares = 1, .unroll = 1, .mbarrier = 1},
-    {NARROW, ONE, PLAIN | HEAVY, 64, 64, 256, 3, .shares = 1, .unroll = 1, .mbarrier = 1, .odd = 2},
+    {NARROW, ONE, PLAIN | HEAVY, 64, 64, 256, 3, .shares = 1, .unroll = 1, .mbarrier = 1,
+     .only = UNEVEN},
     {NARROW, ONE, PLAIN, 128, 32, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, HEAVY, 128, 32, 128, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, PLAIN | HEAVY, 128, 32, 256, 2, .shares = 1, .unroll = 1, .mbarrier = 1,
-     .odd = 2},
+     .only = UNEVEN},
     {NARROW, ONE, PLAIN, 256, 64, 128, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, HEAVY, 256, 64, 256, 4, .shares = 1, .unroll = 1, .mbarrier = 1},
     {NARROW, ONE, COLUMN, 4, 0, 256, .unroll = 2, .load = "last", .store = "first"},
@@ -82,7 +86,6 @@ static const struct long_rule {
     {WIDE, ONE, HEAVY, 64, 16, 128, 8, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, PLAIN, 64, 0, 1024, 2, .unroll = 8, .load = "last"},
     {WIDE, ONE, PLAIN | HEAVY, 128, 64, 512, 8, .unroll = 1, .mbarrier = 1},
-    {WIDE, ONE, PLAIN, 256, 64, 512, 8, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, HEAVY, 256, 64, 256, 16, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, PLAIN | HEAVY, 512, 128, 256, 16, .shares = 1, .unroll = 1, .mbarrier = 1},
     {WIDE, ONE, COLUMN, 64, 0, 1024, .unroll = 8, .load = "last", .store = "first"},
@@ -97,7 +100,7 @@ static const struct long_rule {
     {NARROW, MANY, PLAIN, 16, 0, 512, .unroll = 2, .load = "last", .store = "first"},
     {NARROW, MANY, COLUMN, 8, 0, 512, 1, .unroll = 1, .store = "first", .light = 1},
     {NARROW, MANY, COLUMN, 16, 0, 512, 2, .unroll = 1, .light = 1},
-    {NARROW, MANY, ANY, 32, 64, 512, .shares = 1, .unroll = 2},
+    {NARROW, MANY, HEAVY | COLUMN | COLUMNS, 32, 64, 512, .shares = 1, .unroll = 2},
     {NARROW, MANY, PLAIN, 32, 0, 1024, .unroll = 1, .load = "last", .store = "first"},
     {NARROW, MANY, PLAIN | HEAVY, 64, 128, 1024, 4, .unroll = 1},
     {NARROW, MANY, PLAIN | HEAVY, 128, 128, 512, 8, .unroll = 1},
@@ -112,7 +115,7 @@ static const struct long_rule {
     {WIDE, MANY, PLAIN, 32, 0, 1024, .unroll = 1, .load = "last"},
     {WIDE, MANY, COLUMN, 16, 0, 1024, 1, .unroll = 1, .store = "cs", .light = 1},
     {WIDE, MANY, COLUMN, 32, 0, 512, 4, .unroll = 1, .light = 1},
-    {WIDE, MANY, ANY, 64, 128, 512, .shares = 1, .unroll = 2},
+    {WIDE, MANY, HEAVY | COLUMN | COLUMNS, 64, 128, 512, .shares = 1, .unroll = 2},
     {WIDE, MANY, PLAIN, 64, 0, 1024, .unroll = 4, .load = "last"},
     {WIDE, MANY, PLAIN | HEAVY, 128, 128, 512, 8, .unroll = 1},
     {WIDE, MANY, PLAIN | HEAVY, 1024, 256, 1024, 4, .shares = 1, .unroll = 1},
@@ -124,11 +127,11 @@ static const struct long_rule {
     {WIDE, MANY, COLUMN, 1024, 256, 1024, 4, .shares = 1, .unroll = 4, .light = 1},
 };
 
-static int is_odd(const struct eider_row_traits *t, const struct eider_layout *layout,
-                  const struct long_rule *r)
+static int is_like(const struct eider_row_traits *t, const struct eider_layout *layout,
+                   const struct long_rule *r)
 {
     return eider_row_has_edges(layout, eider_row_rule_vec(t, r->access)) ||
-           (r->odd > 1 && layout->length * t->widest % ROUND);
+           (r->only == UNEVEN && layout->length * t->widest % ROUND);
 }
 
 /* The last one that fits. */
@@ -139,7 +142,7 @@ static const struct long_rule *long_rule_for(const struct eider_row_traits *t,
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
         int fits = eider_row_rule_fits(t, r->width, r->kind, r->class) && !(r->light && t->heavy);
-        if (r->odd) fits = fits && is_odd(t, layout, r);
+        if (r->only) fits = fits && is_like(t, layout, r);
         if (fits && bytes > (int64_t)r->above * KIB) found = r;
     }
     return found;

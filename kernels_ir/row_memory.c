@@ -10,7 +10,10 @@
 
 #include <string.h>
 
-#define COMPUTED_MAX 32 /* elements of a thread that stay as computed, not as memory has them */
+/* Elements of a thread, of all inputs, that stay as computed: so few that what is computed from
+ * them fits beside the rest in the 64 registers with which short rows run best
+ * (bench/RESULTS.md). */
+#define COMPUTED_MAX 32
 
 /* Ways to load that meet; each gives the same number of values. */
 struct ways {
@@ -360,8 +363,7 @@ static void again(struct eider_row_build *b, uint32_t i, struct eider_row_vector
     eider_row_unpack(b, i, vector);
 }
 
-/* Whether a thread has all of its part of a row, and that is so little that it stays as computed:
- * registers are not what is scarce then. */
+/* Whether a thread has all of its part of a row, and so little that it stays as computed. */
 static int stays_computed(const struct eider_row_build *b)
 {
     int64_t all = (int64_t)eider_row_threads(&b->c) * b->c.keep * b->c.vec;

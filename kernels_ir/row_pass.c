@@ -659,13 +659,19 @@ static int may_lose_row(const struct eider_row_build *b)
     return reads && writes;
 }
 
+int eider_row_may_wait(const struct eider_row_build *b)
+{
+    int may_read =
+        b->plan.picks || b->plan.n_stages == 0 || (b->rank && b->c.mbarrier && may_lose_row(b));
+    return may_read && (b->rank || b->c.row > 1);
+}
+
 /* Where threads read what others may write from now on, which is in an output, all of them have to
  * be here.  After a stage they are, but for what is picked behind it; an mbarrier, though, orders
  * nothing but what it counts. */
 static void wait_for_readers(struct eider_row_build *b)
 {
-    int may_read = b->plan.picks || b->plan.n_stages == 0 || (b->c.mbarrier && may_lose_row(b));
-    if (!may_read || !(b->rank || b->c.row > 1)) return;
+    if (!eider_row_may_wait(b)) return;
     LLVMValueRef apart = eider_row_flags_have(b, EIDER_ROW_APART);
     LLVMBasicBlockRef after = eider_row_where(b, LLVMBuildNot(b->e->builder, apart, ""));
     eider_row_barrier(b);

@@ -10,7 +10,9 @@
 #include "pack.h"
 #include "row.h"
 
-#define FUSED 4 /* products that are added one after the other */
+/* Products that are added one after the other: three of four additions are fused, and a thread's
+ * chain of them stays short. */
+#define FUSED 4
 
 static enum eider_op op_of(const struct eider_row_build *b, const struct eider_row_total *t)
 {
@@ -135,7 +137,8 @@ static void combine_all(struct eider_row_build *b, const struct eider_row_total 
             combine(b, t, &v[i], &at[i], v[i + step], at[i + step]);
 }
 
-/* Whether products are added with one rounding: those of elements that are all in the row. */
+/* Whether products are added, of elements that are all in the row: with one rounding each, where
+ * nothing else needs the product. */
 static int fuses(const struct eider_row_build *b, const struct eider_row_total *t,
                  struct eider_row_context *const *contexts, int n)
 {
@@ -153,10 +156,8 @@ static int add_fused(struct eider_row_build *b, LLVMValueRef *v, int n)
     int groups = 0;
     for (int i = 0; i < n; i += FUSED) {
         LLVMValueRef sum = v[i];
-        for (int k = i + 1; k < n && k < i + FUSED; k++) {
-            sum = p_add(b->e, sum, v[k]);
-            if (LLVMIsAInstruction(sum)) LLVMSetFastMathFlags(sum, LLVMFastMathAllowContract);
-        }
+        for (int k = i + 1; k < n && k < i + FUSED; k++)
+            sum = eider_lower_contract(b->e, p_add(b->e, sum, v[k]));
         v[groups++] = sum;
     }
     return groups;
@@ -608,8 +609,10 @@ void eider_row_total_fold(struct eider_row_build *b, struct eider_row_total *tot
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
         eider_row_total_close(b, &totals[i]);
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
         if (totals[i].follows) totals[i].value = eider_row_moment_sum(b, &totals[i]);
+    }
     if (b->c.row * b->c.cluster <= EIDER_ROW_WARP) eider_row_ahead_now(b);
     b->e->width = 1;
     for (int i = 0; i < n; i++) {

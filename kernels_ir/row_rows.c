@@ -121,8 +121,8 @@ void eider_row_number_threads(struct eider_row_build *b)
  * is no barrier. */
 static int may_leave(const struct eider_row_build *b)
 {
-    int meets = b->rank || b->part || b->c.resident || b->rows_memory || b->plan.picks;
-    return b->machine->leave_unless && b->c.row <= EIDER_ROW_WARP && b->plan.n_stages && !meets;
+    int meets = b->rank || b->part || b->c.resident || b->rows_memory || eider_row_may_wait(b);
+    return b->machine->leave_unless && b->c.row <= EIDER_ROW_WARP && !meets;
 }
 
 /* Goes to the row that this thread has in a part of the rows: as many as a block has at once. */

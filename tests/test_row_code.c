@@ -528,12 +528,14 @@ static void a_sum_follows_from_its_moment(void **state)
         const char *ptx =
             ptx_of(texts[i], "vec=4,row=32,block=32,keep=8,unroll=1,online=1", 1024, &kernel);
         const char *slow = strstr(ptx, "ld.global.f32"); /* the elements' way */
+        assert_non_null(slow);
         char *fast = strndup(ptx, (size_t)(slow - ptx));
         added[i] = row_count(fast, "add.rn.f32");
         free(fast);
         eider_kernel_release(kernel);
     }
-    /* Of 32 elements, and of 32 threads, or of the other sum both again. */
+    /* One for each of 32 differences, 7 for the reference, 5 for 32 threads of three sums, and what
+     * brings those to the mean and makes the variance of them. */
     assert_in_range(added[0], 32, 32 + 7 + 3 * 5 + 12);
     assert_in_range(added[1] - added[0], 32 + 5 - 4, 32 + 5 + 4);
 }
@@ -564,14 +566,21 @@ static void threads_without_a_row_end(void **state)
         {"in x; y = x - max(x)", "row=32,block=128,vec=1,keep=1", 1},
         {"in x; y = x - max(x)", "row=32,block=32,vec=1,keep=1", 0},
         {"in x; y = x - max(x)", "row=64,block=128,vec=1,keep=1", 0},
+        {"in x; y = x - max(x)", "row=4,block=32,vec=1,keep=8", 1},
+        {"in x; y = x - max(x)", "row=1,block=32,vec=1,keep=0", 1},
         {"in x; y = x - max(x)", "row=32,block=128,vec=1,keep=1,resident=1", 0},
+        {"in x; y = x - max(x)", "row=32,block=128,vec=1,keep=0,shared=1", 0},
+        {"in x; y = x - max(x)", "row=32,block=128,vec=1,keep=1,cluster=2", 0},
+        {"in x, k: row; out y, s; s = max(x) + k; y = x - s",
+         "row=32,block=128,vec=1,keep=1,mbarrier=1", 1},
         {"in x; y = x - pick(x, argmax(x))", "row=32,block=128,vec=1,keep=1", 0},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         eider_kernel *kernel;
         const char *ptx = ptx_of(cases[i].text, cases[i].config, 32, &kernel);
-        if ((strstr(ptx, "exit;") != NULL) != cases[i].ends)
+        if ((strstr(ptx, "exit;") != NULL) != cases[i].ends ||
+            (cases[i].ends && strstr(ptx, "bar.sync")))
             fail_msg("%s [%s]", cases[i].text, cases[i].config);
         eider_kernel_release(kernel);
     }
@@ -605,6 +614,8 @@ static void a_place_costs_one_comparison(void **state)
         n += *last != '%';
     }
     assert_true(n >= 16);
+    /* Few additions besides: none for each place. */
+    assert_true(row_count(ptx, "add.s32") + row_count(ptx, "sub.s32") < 16);
     eider_kernel_release(kernel);
     eider_program_release(program);
 }
@@ -628,6 +639,22 @@ static void sums_that_need_one_another_have_defaults(void **state)
 }
 
 /* What bench/RESULTS.md found best. */
+/* The config of a program on sm_90 where a caller sets `set`, as text. */
+static void default_for(const char *text, eider_dtype type, int64_t cols, const char *set,
+                        char config[EIDER_CONFIG_TEXT_BYTES])
+{
+    eider_tensor args[ROW_OPERANDS_MAX];
+    struct eider_plan plan;
+    eider_program *program;
+    must(eider_program_parse(row_context, text, &program));
+    size_t n = operands_of(program, type, cols, args);
+    eider_request request = {
+        .program = program, .args = args, .n_args = n, .config = set, .target = "sm_90"};
+    must(eider_prepare_plan(row_context, NULL, &request, &plan));
+    eider_config_print(&plan.config, config);
+    eider_program_release(program);
+}
+
 static void defaults_are_those_that_were_measured(void **state)
 {
     static const struct {
@@ -663,6 +690,11 @@ static void defaults_are_those_that_were_measured(void **state)
         {"rmsnorm", EIDER_BF16, 65536, {"unroll=8", "row=1024,keep=2,cluster=1", "store=first"}},
         {"layernorm", EIDER_F32, 131072, {"row=512,keep=16,cluster=2,shared=16", "mbarrier=0"}},
         {"layernorm_backward", EIDER_BF16, 131072, {"row=256,keep=4,cluster=4,shared=12"}},
+        {"rmsnorm", EIDER_F32, 32768, {"unroll=8", "row=1024,keep=0,cluster=1", "store=first"}},
+        {"layernorm", EIDER_BF16, 32768, {"unroll=4", "row=512,keep=0,cluster=1,shared=8"}},
+        {"layernorm", EIDER_BF16, 65536, {"unroll=2", "row=1024,keep=4,cluster=1,shared=4"}},
+        {"softmax_backward", EIDER_F32, 8192, {"unroll=1", "row=1024,keep=0", "load=last"}},
+        {"cross_entropy_train", EIDER_BF16, 2048, {"vec=4", "row=64,keep=8"}},
         {"softmax", EIDER_BF16, 50257, {"row=256,keep=3,cluster=2,shared=10", "mbarrier=1"}},
         {"softmax", EIDER_BF16, 50264, {"row=256,keep=3,cluster=2,shared=10", "mbarrier=1"}},
         {"softmax", EIDER_BF16, 57344, {"row=128,keep=4,cluster=8,shared=3", "mbarrier=1"}},
@@ -679,19 +711,29 @@ static void defaults_are_those_that_were_measured(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char config[EIDER_CONFIG_TEXT_BYTES];
-        eider_tensor args[ROW_OPERANDS_MAX];
-        struct eider_plan plan;
-        eider_program *program;
-        must(eider_program_parse(row_context, cases[i].text, &program));
-        size_t n = operands_of(program, cases[i].type, cases[i].cols, args);
-        eider_request request = {.program = program, .args = args, .n_args = n, .target = "sm_90"};
-        must(eider_prepare_plan(row_context, NULL, &request, &plan));
-        eider_config_print(&plan.config, config);
+        default_for(cases[i].text, cases[i].type, cases[i].cols, NULL, config);
         for (int w = 0; w < 4 && cases[i].words[w]; w++)
             if (!strstr(config, cases[i].words[w]))
                 fail_msg("%s, %d: no %s in %s", cases[i].text, (int)cases[i].cols,
                          cases[i].words[w], config);
-        eider_program_release(program);
+    }
+}
+
+/* Where a caller has cut the row otherwise, a rule's registers and steps are not for it; and what
+ * is not kept is read in as few passes as can be. */
+static void rules_are_for_rows_that_they_cut(void **state)
+{
+    static const struct {
+        const char *text, *config, *word;
+    } cases[] = {{"layernorm", NULL, "registers=48"},       {"layernorm", "row=16", "registers=0"},
+                 {"layernorm", "block=256", "registers=0"}, {"softmax", NULL, "online=0"},
+                 {"softmax", "keep=0", "online=1"},         {"layernorm", "keep=1", "online=1"}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char config[EIDER_CONFIG_TEXT_BYTES];
+        default_for(cases[i].text, EIDER_BF16, 1024, cases[i].config, config);
+        if (!strstr(config, cases[i].word))
+            fail_msg("%s [%s]: %s", cases[i].text, cases[i].config, config);
     }
 }
 
@@ -794,6 +836,7 @@ int main(void)
         cmocka_unit_test(a_place_costs_one_comparison),
         cmocka_unit_test(sums_that_need_one_another_have_defaults),
         cmocka_unit_test(defaults_are_those_that_were_measured),
+        cmocka_unit_test(rules_are_for_rows_that_they_cut),
         cmocka_unit_test(larger_clusters_are_likely_candidates),
         cmocka_unit_test(rows_that_one_block_cannot_keep_have_clusters_by_default),
     };

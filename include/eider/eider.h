@@ -624,7 +624,8 @@ typedef enum eider_search {
     EIDER_SEARCH_AUTO = 0, /* exhaustive up to 128 configs, else directed */
     EIDER_SEARCH_EXHAUSTIVE = 1,
     EIDER_SEARCH_RANDOM = 2,  /* `limit` configs, by `seed` */
-    EIDER_SEARCH_DIRECTED = 3 /* `limit` configs, by a model of what they gave so far */
+    EIDER_SEARCH_DIRECTED = 3 /* `limit` configs: the default rule's, those that often win and some
+                               * by `seed`, then by a model of what they gave so far */
 } eider_search;
 
 /* A functional trigger: `name = value` becomes part of the key. */

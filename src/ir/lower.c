@@ -121,11 +121,16 @@ struct node {
     pack v[3];
 };
 
+LLVMValueRef eider_lower_contract(const struct eider_emit *e, LLVMValueRef v)
+{
+    if (e->contract && LLVMIsAInstruction(v)) LLVMSetFastMathFlags(v, LLVMFastMathAllowContract);
+    return v;
+}
+
 static pack contractible(const struct node *n, pack v)
 {
-    int can = n->e->contract && !(n->op == EIDER_OP_mul && n->n_uses > 1);
-    if (can && LLVMIsAInstruction(v)) LLVMSetFastMathFlags(v, LLVMFastMathAllowContract);
-    return v;
+    int is_shared = n->op == EIDER_OP_mul && n->n_uses > 1;
+    return is_shared ? v : eider_lower_contract(n->e, v);
 }
 
 /* LLVM's instruction for floats or for integers. */

@@ -27,6 +27,10 @@ void eider_lower_release(struct eider_lowered *l);
 void eider_lower(struct eider_emit *e, const struct eider_lowered *l, const LLVMValueRef *in,
                  LLVMValueRef *out);
 
+/* Lets an addition or multiplication of floats round with another one, once for both, if the
+ * kernel's numerics allow it.  Returns `v`, which may be no instruction. */
+LLVMValueRef eider_lower_contract(const struct eider_emit *e, LLVMValueRef v);
+
 /* ---- Node by node, for templates that do more around the elements -------- */
 
 struct eider_lowering {

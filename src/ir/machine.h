@@ -145,8 +145,8 @@ struct eider_machine {
                          LLVMValueRef *args);
 
     void (*barrier)(struct eider_emit *e);
-    /* Threads for which `stays`, an i1, does not hold end here; exchanges and barriers of warps go
-     * on without them, barriers of blocks do not.  NULL where no thread can. */
+    /* Threads for which `stays`, an i1, does not hold end here; exchanges of others go on without
+     * them, barriers do not.  NULL where no thread can. */
     void (*leave_unless)(struct eider_emit *e, LLVMValueRef stays);
 
     /* A cluster's blocks meet without a barrier of all threads; NULL where there is no such thing.

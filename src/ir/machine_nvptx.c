@@ -564,10 +564,14 @@ static void effect(struct eider_emit *e, const char *text, const char *constrain
     eider_emit_asm(e, LLVMVoidTypeInContext(e->context), text, constraints, 0, args, n_args);
 }
 
+/* What follows must not be moved before it as if it were done in any case. */
 static void nvptx_leave_unless(struct eider_emit *e, LLVMValueRef stays)
 {
     LLVMValueRef leaves = LLVMBuildNot(e->builder, stays, "");
-    effect(e, "@$0 exit;", "b", &leaves, 1);
+    LLVMValueRef call =
+        eider_emit_asm(e, LLVMVoidTypeInContext(e->context), "@$0 exit;", "b", 0, &leaves, 1);
+    LLVMRemoveCallSiteEnumAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                                    LLVMGetEnumAttributeKindForName("willreturn", 10));
 }
 
 /* cp.async.cg takes 16 bytes only. */

@@ -148,7 +148,9 @@ static eider_status hash_space(struct session *s)
     char *joined;
     size_t size;
     eider_text_init(&text, a);
-    for (size_t i = 0; i < s->space.n; i++) eider_text_add(&text, "%s\n", s->space.at[i].config);
+    for (size_t i = 0; i < s->space.n; i++)
+        eider_text_add(&text, "%s%s\n", s->space.at[i].likely && !is_all ? "*" : "",
+                       s->space.at[i].config);
     eider_text_add(&text, "%d %zu %" PRIu64 " %.9g", (int)s->search, is_all ? 0 : s->limit,
                    is_all ? 0 : s->call.request->seed, s->tie);
     EIDER_TRY(eider_text_take(&text, &joined, &size));
