@@ -59,6 +59,7 @@ static const struct short_rule {
     int block;  /* threads, of rows that share one; 0: EIDER_ROW_GPU_BLOCK */
     int registers;
     int unroll;       /* 0: by what is in flight */
+    int light;        /* only few operations for each element */
     const char *load; /* NULL: as everywhere */
 } short_rules[] = {
     {NARROW, MAP, ANY, 256, .kept = 8, .access = 8, .load = "cs"},
@@ -72,10 +73,11 @@ static const struct short_rule {
     {NARROW, ONE, HEAVY, 0, .kept = 8, .access = 8, .block = 64},
     {NARROW, ONE, PLAIN, 256, .kept = 1},
     {NARROW, ONE, COLUMN, 1024, .kept = 1},
-    {NARROW, ONE, COLUMNS, 1024, .kept = 4, .access = 8, .block = 64, .registers = 48, .unroll = 1},
+    {NARROW, ONE, COLUMNS, 1024, .kept = 4, .access = 8, .block = 64, .registers = 48, .unroll = 1,
+     .light = 1},
     {WIDE, ONE, PLAIN | HEAVY, 256, .kept = 4},
     {WIDE, ONE, COLUMN, 256, .kept = 1},
-    {WIDE, ONE, COLUMNS, 256, .kept = 2, .registers = 48},
+    {WIDE, ONE, COLUMNS, 256, .kept = 2, .registers = 48, .light = 1},
     {NARROW | WIDE, ONE, ANY, 0, .kept = 2},
     {NARROW | WIDE, MANY, ANY, 1024, .kept = 1},
     {NARROW | WIDE, MANY, ANY, 0, .kept = 2},
@@ -87,7 +89,7 @@ static const struct short_rule *short_rule_for(const struct eider_row_traits *t,
     size_t n = sizeof short_rules / sizeof *short_rules, i = 0;
     for (; i + 1 < n; i++) {
         const struct short_rule *r = &short_rules[i];
-        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class);
+        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class) && !(r->light && t->heavy);
         if (fits && (!r->most || (length && length <= r->most))) break;
     }
     return &short_rules[i];
@@ -151,7 +153,8 @@ static void choose_gpu(const struct eider_layout *layout, struct eider_target ta
         t.columns && t.n_inputs > 1 && each <= keep; /* weights are all that unroll is for */
     int unroll = edges || stays || vec * t.n_inputs > 16 ? 1 : 2;
     eider_config_choose(config, EIDER_PARAM_unroll, open && r->unroll ? r->unroll : unroll);
-    eider_config_choose(config, EIDER_PARAM_registers, open ? r->registers : 0);
+    eider_config_choose(config, EIDER_PARAM_registers,
+                        open ? eider_row_rule_registers(&t, r->registers) : 0);
     /* One more exchange costs less than a moment's reference, where that is within a block. */
     if (each <= keep && cluster == 1) eider_config_choose(config, EIDER_PARAM_online, 0);
     if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);

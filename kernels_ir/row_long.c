@@ -211,7 +211,7 @@ int eider_row_choose_long(const struct eider_layout *layout, struct eider_target
     eider_config_choose(config, EIDER_PARAM_split, split);
     eider_config_choose(config, EIDER_PARAM_mbarrier, r->mbarrier && cluster > 1 && !resident);
     eider_config_choose(config, EIDER_PARAM_ahead, t.columns > 0);
-    eider_config_choose(config, EIDER_PARAM_registers, r->registers);
+    eider_config_choose(config, EIDER_PARAM_registers, eider_row_rule_registers(&t, r->registers));
     if (keep + c.shared < each) eider_config_choose(config, EIDER_PARAM_online, 1);
     if (r->load) eider_config_choose_word(config, EIDER_PARAM_load, r->load);
     if (r->store) eider_config_choose_word(config, EIDER_PARAM_store, r->store);

@@ -42,6 +42,11 @@ static inline int eider_row_rule_fits(const struct eider_row_traits *t, int widt
 
 /* Elements of a rule's vectors of `access` bytes; 0: EIDER_MAP_ACCESS_BYTES. */
 int eider_row_rule_vec(const struct eider_row_traits *t, int access);
+/* A rule's limit of registers, which is for elements of up to 32 bits; 0: none. */
+static inline int eider_row_rule_registers(const struct eider_row_traits *t, int registers)
+{
+    return t->widest <= (int)sizeof(float) ? registers : 0;
+}
 /* Whether rows may have vectors that are partly in them. */
 int eider_row_has_edges(const struct eider_layout *layout, int vec);
 /* Whether every alignment, or shift, allows vectors of `vec` elements, the length aside. */

@@ -725,9 +725,15 @@ static void rules_are_for_rows_that_they_cut(void **state)
 {
     static const struct {
         const char *text, *config, *word;
-    } cases[] = {{"layernorm", NULL, "registers=48"},       {"layernorm", "row=16", "registers=0"},
-                 {"layernorm", "block=256", "registers=0"}, {"softmax", NULL, "online=0"},
-                 {"softmax", "keep=0", "online=1"},         {"layernorm", "keep=1", "online=1"}};
+    } cases[] = {{"layernorm", NULL, "registers=48"},
+                 {"layernorm", "row=16", "registers=0"},
+                 {"in x, w: column, b: column; z = (x * w + b) * x * 2 + x * x * w - x * b\n"
+                  "y = z / max(z)",
+                  NULL, "registers=0"},
+                 {"layernorm", "block=256", "registers=0"},
+                 {"softmax", NULL, "online=0"},
+                 {"softmax", "keep=0", "online=1"},
+                 {"layernorm", "keep=1", "online=1"}};
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char config[EIDER_CONFIG_TEXT_BYTES];
