@@ -89,7 +89,7 @@ static const struct short_rule *short_rule_for(const struct eider_row_traits *t,
     size_t n = sizeof short_rules / sizeof *short_rules, i = 0;
     for (; i + 1 < n; i++) {
         const struct short_rule *r = &short_rules[i];
-        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class) && !(r->light && t->heavy);
+        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class, r->light);
         if (fits && (!r->most || (length && length <= r->most))) break;
     }
     return &short_rules[i];

@@ -141,7 +141,7 @@ static const struct long_rule *long_rule_for(const struct eider_row_traits *t,
     const struct long_rule *found = NULL;
     for (size_t i = 0; i < sizeof long_rules / sizeof *long_rules; i++) {
         const struct long_rule *r = &long_rules[i];
-        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class) && !(r->light && t->heavy);
+        int fits = eider_row_rule_fits(t, r->width, r->kind, r->class, r->light);
         if (r->only) fits = fits && is_like(t, layout, r);
         if (fits && bytes > (int64_t)r->above * KIB) found = r;
     }

@@ -518,18 +518,19 @@ static void set_tops(struct eider_row_build *b, struct eider_row_total *totals, 
         struct eider_row_online *online = &totals[i].online;
         if (!eider_row_online_of(b->program, b->plan.live, totals[i].node, b->online, online))
             continue;
+        int hides = online->kind == EIDER_ROW_FIRST_MOMENT &&
+                    eider_row_moment_hides(b->program, b->plan.live, online);
         for (int k = 0; k < i; k++) {
-            if (totals[k].node == online->source) totals[i].top = &totals[k];
+            if (totals[k].node == online->source) {
+                totals[i].top = &totals[k];
+                if (hides) totals[k].follows = &totals[i];
+            }
             if (online->kind == EIDER_ROW_SECOND_MOMENT &&
                 totals[k].online.kind == EIDER_ROW_FIRST_MOMENT &&
                 totals[k].online.reference == online->reference &&
                 totals[k].online.value == online->value)
                 totals[i].pair = &totals[k];
         }
-        int hides = online->kind == EIDER_ROW_FIRST_MOMENT &&
-                    eider_row_moment_hides(b->program, b->plan.live, online);
-        for (int k = 0; k < i && hides; k++)
-            if (totals[i].top == &totals[k]) totals[k].follows = &totals[i];
         eider_row_online_begin(b, &totals[i]);
     }
 }

@@ -203,6 +203,19 @@ void eider_row_total_loop(struct eider_row_build *b, struct eider_row_total *t)
     if (sums && is_float(t->type) && !t->lost) t->lost = LLVMConstNull(LLVMTypeOf(t->value));
 }
 
+static void add_up(struct eider_row_build *b, struct eider_row_total *t, LLVMValueRef v,
+                   LLVMValueRef at)
+{
+    if (!t->value) {
+        t->value = v;
+        t->place = at;
+    } else if (t->lost) {
+        add_carefully(b, t, v);
+    } else {
+        combine(b, t, &t->value, &t->place, v, at);
+    }
+}
+
 void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
                          struct eider_row_context *const *contexts, int n)
 {
@@ -221,16 +234,7 @@ void eider_row_total_add(struct eider_row_build *b, struct eider_row_total *t,
     if (fuses(b, t, contexts, n)) n = add_fused(b, v, n);
     combine_all(b, t, v, at, n);
     t->latest = v[0];
-    if (t->follows) {
-        /* known at the end */
-    } else if (!t->value) {
-        t->value = v[0];
-        t->place = at[0];
-    } else if (t->lost) {
-        add_carefully(b, t, v[0]);
-    } else {
-        combine(b, t, &t->value, &t->place, v[0], at[0]);
-    }
+    if (!t->follows) add_up(b, t, v[0], at[0]);
     eider_lines_set(b->e, EIDER_LINE_ADDRESS, 0);
 }
 
@@ -610,8 +614,9 @@ void eider_row_total_fold(struct eider_row_build *b, struct eider_row_total *tot
         eider_row_total_close(b, &totals[i]);
     }
     for (int i = 0; i < n; i++) {
+        if (!totals[i].follows) continue;
         eider_lines_set(b->e, EIDER_LINE_NODE, totals[i].node);
-        if (totals[i].follows) totals[i].value = eider_row_moment_sum(b, &totals[i]);
+        totals[i].value = eider_row_moment_sum(b, &totals[i]);
     }
     if (b->c.row * b->c.cluster <= EIDER_ROW_WARP) eider_row_ahead_now(b);
     b->e->width = 1;

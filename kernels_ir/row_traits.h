@@ -33,11 +33,12 @@ struct eider_row_traits {
 };
 
 struct eider_row_traits eider_row_traits_of(const struct eider_layout *layout);
-/* Whether a rule is for these traits, of which it names sets. */
+/* Whether a rule is for these traits, of which it names sets; one that is `light` only where there
+ * are few operations for each element. */
 static inline int eider_row_rule_fits(const struct eider_row_traits *t, int width, int kind,
-                                      int class)
+                                      int class, int light)
 {
-    return width & t->width && kind & t->kind && class & t->class;
+    return width & t->width && kind & t->kind && class & t->class && !(light && t->heavy);
 }
 
 /* Elements of a rule's vectors of `access` bytes; 0: EIDER_MAP_ACCESS_BYTES. */

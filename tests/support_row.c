@@ -275,7 +275,6 @@ void row_check_in_place(const char *config, int64_t cols, eider_device *device)
     }
 }
 
-/* Spread over [-2, 2], different everywhere. */
 int row_count(const char *text, const char *what)
 {
     int n = 0;
@@ -283,6 +282,7 @@ int row_count(const char *text, const char *what)
     return n;
 }
 
+/* Spread over [-2, 2], different everywhere. */
 double row_wave(size_t i, int64_t row, int64_t col)
 {
     uint64_t x = (uint64_t)row * 0x9E3779B97F4A7C15u + (uint64_t)col * 0xBF58476D1CE4E5B9u + i;

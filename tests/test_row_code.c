@@ -164,27 +164,53 @@ static size_t operands_of(eider_program *program, eider_dtype type, int64_t cols
     return n;
 }
 
-/* The PTX of a program of rows of `type` for sm_90; the caller releases the kernel. */
-static const char *ptx_of_type(const char *text, eider_dtype type, const char *config, int64_t cols,
-                               eider_kernel **kernel)
+/* The PTX for sm_90 of a program of rows of `type`, with what `request` has besides; the caller
+ * releases the kernel. */
+static const char *ptx_of_request(const char *text, eider_dtype type, int64_t cols,
+                                  eider_request request, eider_kernel **kernel)
 {
     eider_tensor args[ROW_OPERANDS_MAX];
     eider_program *program;
     const void *ptx;
     size_t size;
     must(eider_program_parse(row_context, text, &program));
-    size_t n = operands_of(program, type, cols, args);
-    eider_request request = {
-        .program = program, .args = args, .n_args = n, .config = config, .target = "sm_90"};
+    request.program = program;
+    request.args = args;
+    request.n_args = operands_of(program, type, cols, args);
+    request.target = "sm_90";
     must(eider_compile(row_context, &request, kernel));
     must(eider_kernel_stage(*kernel, EIDER_STAGE_PTX, &ptx, &size));
     eider_program_release(program);
     return ptx;
 }
 
+static const char *ptx_of_type(const char *text, eider_dtype type, const char *config, int64_t cols,
+                               eider_kernel **kernel)
+{
+    eider_request request = {.config = config};
+    return ptx_of_request(text, type, cols, request, kernel);
+}
+
 static const char *ptx_of(const char *text, const char *config, int64_t cols, eider_kernel **kernel)
 {
     return ptx_of_type(text, EIDER_F32, config, cols, kernel);
+}
+
+/* The plan for `target` of a program of rows of `type` where a caller sets `set`; the caller
+ * releases the program, which the plan is of. */
+static eider_program *plan_of(const char *text, eider_dtype type, int64_t cols, const char *target,
+                              const char *set, struct eider_plan *plan)
+{
+    eider_tensor args[ROW_OPERANDS_MAX];
+    eider_program *program;
+    must(eider_program_parse(row_context, text, &program));
+    size_t n = operands_of(program, type, cols, args);
+    eider_request request = {
+        .program = program, .args = args, .n_args = n, .config = set, .target = target};
+    if (eider_prepare_plan(row_context, NULL, &request, plan) != EIDER_OK)
+        fail_msg("%s [%s] %d, %s: %s", text, set, (int)cols, target, eider_error());
+    plan->request = NULL; /* it ends here */
+    return program;
 }
 
 /* Once by vectors and once by elements; every warp of the cluster sends to every block. */
@@ -280,20 +306,9 @@ static void fixed_parameters_have_defaults_that_fit(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(cases) * COUNT(targets); i++) {
         size_t k = i / COUNT(targets);
-        eider_tensor args[ROW_OPERANDS_MAX];
         struct eider_plan plan;
-        eider_program *program;
-        must(eider_program_parse(row_context, cases[k].text, &program));
-        size_t n = operands_of(program, EIDER_F32, cases[k].cols, args);
-        eider_request request = {.program = program,
-                                 .args = args,
-                                 .n_args = n,
-                                 .config = cases[k].config,
-                                 .target = targets[i % COUNT(targets)]};
-        if (eider_prepare_plan(row_context, NULL, &request, &plan) != EIDER_OK)
-            fail_msg("%s [%s] %d: %s", cases[k].text, cases[k].config, (int)cases[k].cols,
-                     eider_error());
-        eider_program_release(program);
+        eider_program_release(plan_of(cases[k].text, EIDER_F32, cases[k].cols,
+                                      targets[i % COUNT(targets)], cases[k].config, &plan));
     }
 }
 
@@ -345,16 +360,8 @@ static void rows_that_are_read_again_stay_in_the_caches_until_then(void **state)
 /* The config of a call, as numbers. */
 static struct eider_row_config config_of(const char *target, const char *config, int64_t cols)
 {
-    int64_t shape[2] = {16, cols};
     struct eider_plan plan;
-    eider_program *program;
-    must(eider_program_parse(row_context, "y = x - max(x)", &program));
-    eider_tensor args[2] = {tensor_of(NULL, EIDER_BF16, 2, shape),
-                            tensor_of(NULL, EIDER_BF16, 2, shape)};
-    eider_request request = {
-        .program = program, .args = args, .n_args = 2, .config = config, .target = target};
-    must(eider_prepare_plan(row_context, NULL, &request, &plan));
-    eider_program_release(program);
+    eider_program_release(plan_of("y = x - max(x)", EIDER_BF16, cols, target, config, &plan));
     return eider_row_config_of(&plan.config);
 }
 
@@ -490,26 +497,16 @@ static void sums_of_products_are_fused(void **state)
     static const char config[] = "vec=4,row=32,block=32,keep=4,unroll=1";
     (void)state;
     for (int on = 0; on < 2; on++) {
-        int64_t shape[2] = {4, 512};
-        eider_program *program;
         eider_kernel *kernel;
-        const void *ptx;
-        size_t size;
-        must(eider_program_parse(row_context, text, &program));
-        eider_tensor args[2] = {tensor_of(NULL, EIDER_F32, 2, shape),
-                                tensor_of(NULL, EIDER_F32, 2, shape)};
-        eider_request request = {
-            .program = program, .args = args, .n_args = 2, .config = config, .target = "sm_90"};
+        eider_request request = {.config = config};
         request.numerics.contract = on ? EIDER_ON : EIDER_OFF;
-        must(eider_compile(row_context, &request, &kernel));
-        must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
+        const char *ptx = ptx_of_request(text, EIDER_F32, 512, request, &kernel);
         int fused = row_count(ptx, "fma.rn.f32");
         if (on)
             assert_in_range(fused, 12, 16);
         else
             assert_int_equal(fused, 0);
         eider_kernel_release(kernel);
-        eider_program_release(program);
     }
 }
 
@@ -589,24 +586,10 @@ static void threads_without_a_row_end(void **state)
 /* Places are compared with what is constant for a thread's vector: one instruction for each. */
 static void a_place_costs_one_comparison(void **state)
 {
-    static const char text[] = "in x, k: i64 row; y = x - select(col() == k, 1, 0)";
-    (void)state;
-    int64_t shape[2] = {4, 1024}, row[2] = {4, 1};
-    eider_program *program;
     eider_kernel *kernel;
-    const void *ptx;
-    size_t size;
-    must(eider_program_parse(row_context, text, &program));
-    eider_tensor args[3] = {tensor_of(NULL, EIDER_F32, 2, shape),
-                            tensor_of(NULL, EIDER_I64, 2, row),
-                            tensor_of(NULL, EIDER_F32, 2, shape)};
-    eider_request request = {.program = program,
-                             .args = args,
-                             .n_args = 3,
-                             .config = "vec=4,row=64,block=64,keep=4,unroll=1",
-                             .target = "sm_90"};
-    must(eider_compile(row_context, &request, &kernel));
-    must(eider_kernel_stage(kernel, EIDER_STAGE_PTX, &ptx, &size));
+    (void)state;
+    const char *ptx = ptx_of("in x, k: i64 row; y = x - select(col() == k, 1, 0)",
+                             "vec=4,row=64,block=64,keep=4,unroll=1", 1024, &kernel);
     int n = 0;
     for (const char *at = ptx; (at = strstr(at, "setp.eq.s32")); at++) {
         const char *last = strchr(at, ';') - 1;
@@ -617,7 +600,6 @@ static void a_place_costs_one_comparison(void **state)
     /* Few additions besides: none for each place. */
     assert_true(row_count(ptx, "add.s32") + row_count(ptx, "sub.s32") < 16);
     eider_kernel_release(kernel);
-    eider_program_release(program);
 }
 
 /* A sum that is online needs no other one that is. */
@@ -638,23 +620,16 @@ static void sums_that_need_one_another_have_defaults(void **state)
     }
 }
 
-/* What bench/RESULTS.md found best. */
 /* The config of a program on sm_90 where a caller sets `set`, as text. */
 static void default_for(const char *text, eider_dtype type, int64_t cols, const char *set,
                         char config[EIDER_CONFIG_TEXT_BYTES])
 {
-    eider_tensor args[ROW_OPERANDS_MAX];
     struct eider_plan plan;
-    eider_program *program;
-    must(eider_program_parse(row_context, text, &program));
-    size_t n = operands_of(program, type, cols, args);
-    eider_request request = {
-        .program = program, .args = args, .n_args = n, .config = set, .target = "sm_90"};
-    must(eider_prepare_plan(row_context, NULL, &request, &plan));
+    eider_program_release(plan_of(text, type, cols, "sm_90", set, &plan));
     eider_config_print(&plan.config, config);
-    eider_program_release(program);
 }
 
+/* What bench/RESULTS.md found best. */
 static void defaults_are_those_that_were_measured(void **state)
 {
     static const struct {
@@ -761,16 +736,12 @@ static void larger_clusters_are_likely_candidates(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        eider_tensor args[ROW_OPERANDS_MAX];
         struct eider_plan plan;
-        eider_program *program;
         struct eider_text text;
         char *lines;
         size_t size;
-        must(eider_program_parse(row_context, cases[i].text, &program));
-        size_t n = operands_of(program, cases[i].type, cases[i].cols, args);
-        eider_request request = {.program = program, .args = args, .n_args = n, .target = "sm_90"};
-        must(eider_prepare_plan(row_context, NULL, &request, &plan));
+        eider_program *program =
+            plan_of(cases[i].text, cases[i].type, cases[i].cols, "sm_90", NULL, &plan);
         eider_text_init(&text, &row_context->allocator);
         eider_row_space(&plan.layout, plan.target, &plan.config, &text);
         must(eider_text_take(&text, &lines, &size));
